@@ -156,6 +156,8 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
         groups: args.groups,
         walltime_s: args.time.or(job.time_s.map(|s| s as f64)),
         local_s: Some(host::mail::local_s(host::mail::now_s())),
+        script: None,
+        together: None,
     };
     let plan = match known {
         Some(known) => alone(&question, vec![known], site)?,
@@ -221,6 +223,10 @@ pub fn describe(plan: &Plan, nodes: u32) -> String {
     line("objective", plan.objective.clone());
     line("protocol", plan.protocol.clone());
     line("engine", plan.engine.clone());
+    if !plan.options.is_empty() {
+        let options = plan.options.iter().map(|(name, value)| format!("--{name}={value}"));
+        line("set by the plan", options.collect::<Vec<_>>().join(" "));
+    }
     line("checkpoint interval", format!("{:.0} s ({})", plan.interval_s, options::format_time(plan.interval_s)));
     line(
         "expected overhead",

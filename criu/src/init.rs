@@ -14,7 +14,7 @@ use crate::patiently::patiently;
 use crate::relay::{self, Relay};
 use crate::sandbox;
 use crate::task::{Ended, Task};
-use crate::world::ABORT_LIMIT;
+use crate::world::{ABORT_LIMIT, World};
 use crate::{EXIT_KILLED, NOT_RESTORED, client};
 use ending::ENDING;
 use fencing::Placement;
@@ -108,7 +108,11 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
                 (Some(_), 0) => None,
                 (Some(_), _) => Some(ABORT_LIMIT),
             };
-            let last = Said::Ended { code, carried_bytes, asked };
+            let world = task.world.as_ref().filter(|_| code == 0);
+            let sent = world.map(World::sent).and_then(|sent| {
+                sent.inspect_err(|e| tracing::warn!(%e, "the messages of an MPI program are not counted")).ok()
+            });
+            let last = Said::Ended { code, carried_bytes, asked, sent };
             init.line.into_iter().for_each(|line| line.leave(&last, limit));
             ended
         }

@@ -50,6 +50,9 @@ pub enum Hello {
         words: String,
         /// Why its tasks have no sandbox; absent if they have.
         outside: Option<String>,
+        /// Why they could not go back one by one; absent if they could.
+        #[serde(default)]
+        together: Option<String>,
     },
 }
 
@@ -108,6 +111,15 @@ pub enum Order {
     },
 }
 
+/// What the ranks of a task have sent to those of others, as its relay has counted since the task began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Messages; of a long one each part counts.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
 /// A message of a task's supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -139,6 +151,9 @@ pub enum Said {
         /// Whether a signal from outside has ended it: somebody wanted that.
         #[serde(default)]
         asked: bool,
+        /// What its ranks have sent, if it has some of an MPI program over several nodes, and that ended well.
+        #[serde(default)]
+        sent: Option<Sent>,
     },
     /// Of a step: it will be told to end, so that the end of its tasks is no loss.
     Ending,
@@ -356,7 +371,7 @@ mod tests {
     }
 
     fn step() -> Hello {
-        Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None }
+        Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None, together: None }
     }
 
     #[test]

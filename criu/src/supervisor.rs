@@ -69,7 +69,7 @@ fn of_step(task: &Task, member: &Member) -> Ended {
     let ended = task.restore.as_ref().and_then(|folder| fs::read_to_string(folder.join(ENDED)).ok());
     match ended.and_then(|text| text.trim().parse().ok()) {
         Some(code) => {
-            line.leave(&Said::Ended { code, carried_bytes: [0, 0], asked: false }, Some(LIMIT));
+            line.leave(&Said::Ended { code, carried_bytes: [0, 0], asked: false, sent: None }, Some(LIMIT));
             Ended::Code(code)
         }
         None => sandboxed(&task, Some(line)),

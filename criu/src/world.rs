@@ -4,6 +4,7 @@
 //! relays hold while all stand still is saved with the images, and the relays of the next life begin with that.
 
 use crate::dumping::flush::Stop;
+use crate::line::Sent;
 use crate::temporary::Held;
 use mlog::frame::{Frame, Kind};
 use mlog::{connect, exchange};
@@ -46,6 +47,9 @@ pub enum Error {
     /// It cannot be asked.
     #[error("the relay of an MPI program: {0}")]
     Asked(mlog::Error),
+    /// What it says of itself is not understood.
+    #[error("the relay of an MPI program says what nobody understands: {0}")]
+    Status(serde_json::Error),
     /// A dump is in no checkpoint that has a number.
     #[error("{} is in no checkpoint that has a number", .0.display())]
     NoNumber(PathBuf),
@@ -159,6 +163,16 @@ impl World {
         self.ask(Frame::new(Kind::Save, 0, 0, 0, to.as_os_str().as_bytes().to_vec()), Kind::Save)?;
         // Who goes back goes on from such a folder: what this relay holds from before is wanted by nobody.
         self.ask(Frame::number(Kind::Commit, number(dump)?), Kind::Commit).map(drop)
+    }
+
+    /// What the ranks of this node have sent to others since the relay began.
+    ///
+    /// # Errors
+    /// The relay does not say it.
+    pub fn sent(&self) -> Result<Sent, Error> {
+        let answer = self.ask(Frame::number(Kind::Status, 0), Kind::Status)?;
+        let status: mlog::Status = serde_json::from_slice(&answer.body).map_err(Error::Status)?;
+        Ok(Sent { messages: status.counts.messages, bytes: status.counts.bytes })
     }
 
     fn ask(&self, question: Frame, answer: Kind) -> Result<Frame, Error> {

@@ -380,7 +380,7 @@ fn obeys_a_driver(criu: &Path) {
         one.sandbox.wait();
     }
     one.dump("dump", 3);
-    assert_eq!(one.tell(Order::End), Some(Said::Ended { code: 137, carried_bytes: [0, 0], asked: false }));
+    assert_eq!(one.tell(Order::End), Some(Said::Ended { code: 137, carried_bytes: [0, 0], asked: false, sent: None }));
     one.driver.hang_up();
     assert_eq!(one.child.wait().unwrap().code(), Some(137));
 }

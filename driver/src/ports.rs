@@ -1,7 +1,7 @@
 //! What the driver needs of the world, at most five calls each, with a real and a scripted form of every one.
 
 use crate::repeated::Repeated;
-use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Order, Phase};
+use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Messages, Order, Phase};
 use std::path::PathBuf;
 
 /// What the world tells the driver.
@@ -129,6 +129,10 @@ pub trait Engine {
     /// Whether it has told the program to end after its last checkpoint, so that the program's end is not the run's.
     fn halted(&self) -> bool {
         false
+    }
+    /// What the nodes of its MPI programs have told each other, if that was counted since the script began.
+    fn messages(&self) -> Option<Messages> {
+        None
     }
     /// Whether the step that was lost last could not be restored, and the checkpoint has a mark for that: it has not crashed.
     fn is_unrestored(&self) -> bool {

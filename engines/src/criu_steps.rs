@@ -6,7 +6,7 @@
 use crate::app::interval_variables;
 use crate::repeated::From;
 use crate::wardens::{Dump, Loss, Standing, Wardens};
-use ::criu::line::Member;
+use ::criu::line::{Member, Sent};
 use ::criu::relay;
 use ::criu::world::{SAVED, saved};
 use driver::Repeated;
@@ -14,7 +14,7 @@ use driver::ports::{Engine, Happening, Unprepared};
 use host::mail::{Post, Tries, Try, now_s};
 use job::run_folder::is_own;
 use mpi_relay::{Layout, line};
-use protocol::Manifest;
+use protocol::{Manifest, Messages};
 use run::Checkpoints;
 use run::Placements;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,11 +69,22 @@ pub struct CriuSteps {
     mpi: Option<(String, String)>,
     /// Launchers of MPI that the script names.
     launchers: Vec<&'static str>,
+    of: Script,
+}
+
+/// Which script the steps are of.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// Its fingerprint.
+    pub fingerprint: String,
+    /// How many nodes it sees.
+    pub nodes: u32,
 }
 
 /// A run of the script.
 struct Attempt {
     one: Try,
+    begun: Instant,
     /// Calls of which a task was lost, with Slurm's numbers: a step that an earlier driver began may end late.
     lost: BTreeSet<(String, Option<u32>)>,
     /// How the first of them was lost.
@@ -122,6 +133,8 @@ pub struct Parts {
     pub launchers: Vec<&'static str>,
     /// Which signals somebody has given to the script or its steps.
     pub wishes: Wishes,
+    /// Which script they are of.
+    pub of: Script,
 }
 
 impl CriuSteps {
@@ -147,6 +160,7 @@ impl CriuSteps {
             mpi,
             launchers,
             wishes,
+            of,
         } = parts;
         let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
         let (by_somebody, job, of_job) = (wishes.clone(), own_job(), steps.clone());
@@ -189,9 +203,8 @@ impl CriuSteps {
         };
         let wardens = Wardens::listen(&run, &host, Box::new(lost), Box::new(asked))?;
         let common = [1, 2].into_iter().filter_map(streams::regular).map(|(m, _)| (m.dev(), m.ino())).collect();
-        let job = own_job();
-        let sandboxes = Sandboxes { criu, run, placement: None, restore: None, limit_s, common, appends, job };
-        let (attempts, tries) = (Tries::default(), Tries::default());
+        let sandboxes =
+            Sandboxes { criu, run, placement: None, restore: None, limit_s, common, appends, job: own_job() };
         Ok(CriuSteps {
             post,
             checkpoints,
@@ -200,12 +213,13 @@ impl CriuSteps {
             folder,
             wardens,
             attempt,
-            attempts,
-            tries,
+            attempts: Tries::default(),
+            tries: Tries::default(),
             placements,
             dumps,
             mpi,
             launchers,
+            of,
         })
     }
 }
@@ -225,7 +239,7 @@ impl Engine for CriuSteps {
         self.placements.over(&self.placements.of(PLACE));
         self.sandboxes.placement = Some(self.placements.of(PLACE).to_string());
         *self.attempt.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Attempt { one: self.attempts.begin(), lost: BTreeSet::new(), loss: None });
+            Some(Attempt { one: self.attempts.begin(), begun: Instant::now(), lost: BTreeSet::new(), loss: None });
         // The script writes again what it has written itself, and the stand-in what its steps have.
         let output = relay::standard().and_then(|mut o| relay::begin(&mut o, &self.sandboxes.run.join(relay::BEGAN)));
         output.map_err(|e| format!("the output of the job: {e}"))?;
@@ -276,6 +290,14 @@ impl Engine for CriuSteps {
 
     fn give_up(&mut self) {
         self.tries.void();
+    }
+
+    fn messages(&self) -> Option<Messages> {
+        let Sent { messages, bytes } = self.wardens.sent()?;
+        let begun = self.attempt.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.begun;
+        let Script { fingerprint, nodes } = self.of.clone();
+        let (over_s, together) = (begun.elapsed().as_secs_f64(), self.wardens.together());
+        Some(Messages { script: fingerprint, nodes, count: messages, bytes, over_s, together })
     }
 
     fn is_unrestored(&self) -> bool {

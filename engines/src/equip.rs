@@ -21,6 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use steps::calls::fingerprint;
 use steps::script::{Script, Steps, Tree};
 
 /// Names of nodes, as they are when it is asked.
@@ -86,6 +87,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
             let (calls, run, node) = (script.calls.clone(), run.to_path_buf(), me.node.clone().unwrap_or_default());
             let (placements, dumps, appends) = (gear.placements, gear.dumps.clone(), gear.appends);
             let (mpi, launchers) = (gear.mpi, gear.launchers);
+            let nodes = (me.nodes.len() as u32).saturating_sub(settings.spare).max(1);
             let parts = criu_steps::Parts {
                 post,
                 checkpoints,
@@ -103,6 +105,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
                 mpi,
                 launchers,
                 wishes: tree.wishes,
+                of: criu_steps::Script { fingerprint: fingerprint(argv), nodes },
             };
             Box::new(CriuSteps::listen(parts)?)
         }

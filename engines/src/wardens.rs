@@ -10,7 +10,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
-use ::criu::line::{self, ADDRESS, FOLDER, Hello, Line, Member, Order, Said};
+use ::criu::line::{self, ADDRESS, FOLDER, Hello, Line, Member, Order, Said, Sent};
 use ::criu::unproven::Unproven;
 pub use dump::{Dump, Standing};
 use run::write_durably;
@@ -83,8 +83,9 @@ impl Wardens {
                     drop(place);
                     match answered {
                         Ok((Hello::Task(member), line)) => shared.serve(member, line),
-                        Ok((Hello::Step { call, words, outside }, line)) => {
+                        Ok((Hello::Step { call, words, outside, together }, line)) => {
                             if let Ok(teller) = line.teller() {
+                                shared.keep_together(&words, outside.as_ref().or(together.as_ref()));
                                 shared.hold(Step { call, words, outside, teller, is_ending: false }, line);
                             }
                         }
@@ -107,6 +108,18 @@ impl Wardens {
         self.0.state().tasks.retain(|_, t| t.ended.is_none() || is_open(&t.member.call));
     }
 
+    /// What the ranks of the MPI programs that have ended since the script began have sent from node to node; none if none
+    /// of them has several.
+    pub fn sent(&self) -> Option<Sent> {
+        let sum = |a: Sent, b: Sent| Sent { messages: a.messages + b.messages, bytes: a.bytes + b.bytes };
+        self.0.state().sent.values().copied().reduce(sum)
+    }
+
+    /// Why the nodes of the job's steps could not go back one by one, if one of them has said so.
+    pub fn together(&self) -> Option<String> {
+        self.0.state().together.clone()
+    }
+
     /// Ends and forgets all tasks: the script begins anew, and what is left of the steps before must not run beside it.
     pub fn forget(&self) {
         let mut state = self.0.state();
@@ -117,12 +130,19 @@ impl Wardens {
         state.tasks.clear();
         state.steps.clear();
         state.broken.clear();
+        state.sent.clear();
     }
 }
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps what stands against going back one by one: the first call that has something tells it.
+    fn keep_together(&self, words: &str, why: Option<&String>) {
+        let Some(why) = why else { return };
+        self.state().together.get_or_insert_with(|| format!("{words}: {why}"));
     }
 
     /// Hears a task until its line ends.
@@ -133,9 +153,9 @@ impl Shared {
         for said in line.words::<Said>() {
             // Slurm is asked, which may take a while: not under the lock.
             let said = match said {
-                Said::Ended { code, carried_bytes, asked: true } => {
+                Said::Ended { code, carried_bytes, asked: true, sent } => {
                     let is_broken = self.state().broken.contains(&member.call);
-                    Said::Ended { code, carried_bytes, asked: !is_broken && (self.asked)(&member, code) }
+                    Said::Ended { code, carried_bytes, asked: !is_broken && (self.asked)(&member, code), sent }
                 }
                 said => said,
             };
@@ -148,9 +168,10 @@ impl Shared {
                     state.broken.insert(member.call.clone());
                     state.end_ranks(&member, code);
                 }
-                Said::Ended { code, carried_bytes, asked } => {
+                Said::Ended { code, carried_bytes, asked, sent } => {
                     task.ended = Some(code);
                     task.carried_bytes = carried_bytes;
+                    state.sent.extend(sent.map(|sent| ((member.call.clone(), member.rank), sent)));
                     if asked {
                         state.tell_steps(&member.call);
                     } else if code != 0 {

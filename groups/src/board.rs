@@ -7,6 +7,7 @@ use driver::groups::ports::{News, Shares};
 use driver::ports::Happening;
 use fencing::Placement;
 use host::mail::{Post, now_s};
+use protocol::Messages;
 use run::Placements;
 use slurm::{JobState, Slurm};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use steps::cancelled;
@@ -54,6 +55,10 @@ pub struct Seats {
     pub(super) empties: Option<bool>,
     pub(super) dealt: Dealt,
     pub(super) within: Within,
+    /// The script's fingerprint.
+    pub(super) script: String,
+    /// Why a call of the script runs without groups, if one does: the first.
+    pub(super) without: Arc<Mutex<Option<String>>>,
 }
 
 /// One open call.
@@ -194,7 +199,7 @@ impl Seats {
         self.dropped(number);
     }
 
-    fn open(
+    pub(super) fn open(
         &self,
         number: u64,
         to: &UnixStream,
@@ -208,7 +213,10 @@ impl Seats {
         let (mut call, dumped) = match call {
             Ok(call) => call,
             Err(Unsplit::Answer) => return pass(None),
-            Err(Unsplit::Whole(why)) => return pass(Some(why)),
+            Err(Unsplit::Whole(why)) => {
+                self.without.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| why.clone());
+                return pass(Some(why));
+            }
             Err(Unsplit::Refused(why)) => {
                 tell(to, &Told::Refuse { why });
                 return false;
@@ -296,7 +304,7 @@ impl Seats {
     }
 
     pub(super) fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<u64, Seat>) -> T) -> T {
-        f(&mut self.all.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        f(&mut self.all.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -313,6 +321,11 @@ impl Seat {
 }
 
 impl Shares for Seats {
+    fn messages(&self) -> Option<Messages> {
+        let together = self.without.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(Messages { script: self.script.clone(), together: Some(together), ..Messages::default() })
+    }
+
     fn start(
         &mut self,
         call: u64,

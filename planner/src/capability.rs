@@ -1,5 +1,7 @@
 //! Which engine can carry out which protocol: the one place that a new engine changes.
 
+use crate::Wanted;
+use crate::alone::Together;
 use options::{Engine, Log, Settings};
 use policy::choice::{Hindrance, Protocol};
 
@@ -7,7 +9,7 @@ use policy::choice::{Hindrance, Protocol};
 pub const CAPABILITIES: &[(Engine, &[Protocol])] = &[
     (Engine::App, &[Protocol::Coordinated]),
     (Engine::Hook, &[Protocol::Coordinated]),
-    (Engine::Criu, &[Protocol::Coordinated]),
+    (Engine::Criu, &[Protocol::Coordinated, Protocol::DiskLog]),
     (Engine::Scr, &[Protocol::Coordinated]),
     (Engine::Dmtcp, &[Protocol::Coordinated]),
 ];
@@ -41,17 +43,16 @@ pub(crate) fn asked(settings: &Settings) -> Option<Protocol> {
 }
 
 /// Why a protocol is not open to the choice.
-pub(crate) fn hindrance(capabilities: &Capabilities, settings: &Settings, protocol: Protocol) -> Option<Hindrance> {
-    let why = if enacts(capabilities, settings.engine, protocol) {
-        None
-    } else {
-        Some(match (settings.engine, with_groups(protocol)) {
-            (None | Some(Engine::App | Engine::Hook), Some(log)) => {
-                format!("only with --ft-energy-protocol=uncoordinated --ft-energy-groups=N {log}")
-            }
-            (Some(engine), _) => format!("estimated only: the engine {} cannot enact it", engine.as_str()),
-            (None, None) => "estimated only: no engine can enact it yet".to_string(),
-        })
+pub(crate) fn hindrance(capabilities: &Capabilities, wanted: &Wanted<'_>, protocol: Protocol) -> Option<Hindrance> {
+    let settings = wanted.settings;
+    let by_hand = with_groups(protocol)
+        .map(|log| format!("only with --ft-energy-protocol=uncoordinated --ft-energy-groups=N {log}"));
+    let why = match (is_enacted(capabilities, wanted, protocol), wanted.engine, by_hand) {
+        (Ok(()), ..) => None,
+        (Err(Closed::Together(why)), _, Some(by_hand)) => Some(format!("{by_hand}: {why}")),
+        (Err(_), None | Some(Engine::App | Engine::Hook | Engine::Criu), Some(by_hand)) => Some(by_hand),
+        (Err(_), Some(engine), _) => Some(format!("estimated only: the engine {} cannot enact it", engine.as_str())),
+        (Err(_), None, None) => Some("estimated only: no engine can enact it yet".to_string()),
     };
     let unasked = match protocol {
         Protocol::Coordinated => None,
@@ -65,5 +66,30 @@ pub(crate) fn hindrance(capabilities: &Capabilities, settings: &Settings, protoc
         (Some(why), None) => Some(Hindrance::NotEnacted(why)),
         (None, Some(unasked)) => Some(Hindrance::NotAsked(unasked.to_string())),
         (Some(why), Some(unasked)) => Some(Hindrance::NotAsked(format!("{why}; {unasked}"))),
+    }
+}
+
+/// Why a protocol is not carried out for a run that has not asked for it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Closed {
+    /// No engine that it may have can do it.
+    #[error("no engine of the run can enact it")]
+    Engine,
+    /// Its nodes go back together.
+    #[error(transparent)]
+    Together(#[from] Together),
+}
+
+/// Whether a protocol can be carried out for a run that has not asked for it.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn is_enacted(capabilities: &Capabilities, wanted: &Wanted<'_>, protocol: Protocol) -> Result<(), Closed> {
+    if !enacts(capabilities, wanted.engine, protocol) {
+        return Err(Closed::Engine);
+    }
+    match (&wanted.alone, protocol) {
+        (Err(why), Protocol::DiskLog) => Err(why.clone().into()),
+        _ => Ok(()),
     }
 }

@@ -49,6 +49,19 @@ pub(crate) fn bytes(wanted: &Wanted<'_>, history: &History) -> Option<f64> {
     told.or(history.checkpoint_bytes).filter(|b| b.is_finite() && *b > 0.0).map(|b| b / f64::from(wanted.nodes))
 }
 
+/// Duration of a run without failures and checkpoints: as it was told, as earlier runs took, or as it is assumed.
+pub(crate) fn work(told_s: Option<f64>, history: &History) -> Figure {
+    told_s.map_or_else(|| or_history(history.work_s, figure(USUAL_WORK_S, "default")), |told_s| figure(told_s, "told"))
+}
+
+/// What earlier runs have shown, if they have.
+fn or_history(seen: Option<f64>, otherwise: Figure) -> Figure {
+    match seen {
+        Some(value) if value.is_finite() && value > 0.0 => figure(value, "history"),
+        _ => otherwise,
+    }
+}
+
 impl Figures {
     pub fn gather(wanted: &Wanted<'_>, history: &History, site: &Site, calibrated: Option<&Calibrated>) -> Figures {
         let (settings, nodes) = (wanted.settings, wanted.nodes);
@@ -64,10 +77,6 @@ impl Figures {
             spoken(history.node_seconds),
             spoken(e.node_mtbf_s)
         );
-        let or_history = |seen: Option<f64>, otherwise: Figure| match seen {
-            Some(value) if value.is_finite() && value > 0.0 => figure(value, "history"),
-            _ => otherwise,
-        };
         let or_calibration = |value: Option<f64>, otherwise: Figure| match value {
             Some(value) if value.is_finite() && value > 0.0 => figure(value, "calibration"),
             _ => otherwise,
@@ -95,7 +104,6 @@ impl Figures {
         );
         let read_s = costs.and_then(|c| c.read).map(|r| r.time_s.value);
         let of_each = |of: fn(&Calibrated) -> f64| part * calibrated.map_or(0.0, of) / f64::from(nodes);
-        let told = wanted.work_s.map(|w| figure(w, "told"));
         Figures {
             mtbf_s: figure(mtbf_s, if history.node_failures > 0 { "history" } else { "site" }),
             mtbf_reason,
@@ -106,7 +114,7 @@ impl Figures {
             still_share: history.still_share.filter(|share| (0.0..=1.0).contains(share)),
             idle_w,
             node_share,
-            work_s: told.unwrap_or_else(|| or_history(history.work_s, figure(USUAL_WORK_S, "default"))),
+            work_s: work(wanted.work_s, history),
             switch_w: of_each(|c| c.switches_w),
             coordinating_switch_w: of_each(|c| c.coordinating_switches_w),
             writing_switch_w: of_each(|c| c.writing_switches_w),
@@ -182,7 +190,7 @@ impl Figures {
 
     /// The run as the choice of a protocol sees it.
     pub fn run(&self, wanted: &Wanted<'_>) -> choice::Run {
-        let log_bytes = wanted.settings.messages.map_or(0.0, |(_, bytes)| bytes as f64 / f64::from(wanted.nodes));
+        let log_bytes = wanted.messages.map_or(0.0, |(_, bytes)| bytes as f64 / f64::from(wanted.nodes));
         choice::Run {
             nodes: f64::from(wanted.nodes),
             groups: f64::from(wanted.groups()),

@@ -1,6 +1,7 @@
 //! Finds the calibration that holds for a run's nodes, and takes from it what the run's operations cost.
 
 use crate::Wanted;
+use crate::alone::Together;
 use crate::calibrated::{busy_switches_w, cost, frequencies, gathers, logging_cost, place, target};
 use policy::calibration::Fits;
 use policy::estimate::{At, Cost, Estimate};
@@ -173,7 +174,7 @@ impl Costs {
             _ => notes.push("checkpoint_write was not calibrated".to_string()),
         }
         notes.extend(why);
-        let mean_message = wanted.settings.messages.filter(|(count, _)| *count > 0).map(|(n, v)| v as f64 / n as f64);
+        let mean_message = wanted.messages.filter(|(count, _)| *count > 0).map(|(n, v)| v as f64 / n as f64);
         let mut coordinate = |nodes: f64, processes: f64| {
             let at = |bytes: f64| At { nodes, processes, bytes };
             if nodes * processes <= 1.0 {
@@ -190,8 +191,15 @@ impl Costs {
         let group = nodes / f64::from(wanted.groups());
         let group_coordination = coordinate(group.max(1.0), processes * group.min(1.0));
         notes.dedup();
-        let log = |operation: Operation| match wanted.settings.messages {
-            None => Err("the messages are not known: say --ft-energy-messages=COUNT:SIZE".to_string()),
+        let log = |operation: Operation| match wanted.messages {
+            None => {
+                let why = wanted
+                    .alone
+                    .as_ref()
+                    .err()
+                    .map_or_else(|| "nobody has counted them".to_string(), Together::to_string);
+                Err(format!("the messages are not known: {why}; or say --ft-energy-messages=COUNT:SIZE"))
+            }
             Some((0, _)) => Ok(NOTHING),
             Some((count, volume)) => {
                 let at = At { nodes: 1.0, processes, bytes: volume as f64 / nodes };

@@ -4,6 +4,7 @@
 //! function, so that both say the same for the same input. It reads no file, no clock and no store.
 
 mod accuracy;
+mod alone;
 pub mod calibrated;
 pub mod cap;
 pub mod capability;
@@ -23,13 +24,14 @@ pub use groups::{NOT_ALONE, TOGETHER};
 pub use known::Known;
 pub use loans::{CAUGHT_UP, Lent, Modelled, Pair, Party, lent, modelled, parties};
 
+use alone::{Alone, Together};
 use capability::{CAPABILITIES, Capabilities};
 use config::Site;
 use figures::Figures;
 use known::Calibrated;
 use options::{Engine, Objective, Refusal, Settings};
 use policy::adaptive::{Adaptive, AdaptiveParameters};
-use policy::choice::choose;
+use policy::choice::{Protocol, choose};
 use policy::interval::{self, Bounds, Choice, choose_interval};
 use protocol::{Alternative, Plan, PlanRequest};
 
@@ -66,6 +68,8 @@ pub struct History {
     pub engine: Option<String>,
     /// The newest run of this user and job name whose program did not repeat itself when one group went back alone.
     pub not_alone: Option<String>,
+    /// What the nodes of the newest runs of this user and job name have told each other, the newest first.
+    pub messages: Vec<protocol::Messages>,
     /// The calibrations of this cluster.
     pub calibrations: Vec<Known>,
 }
@@ -89,6 +93,10 @@ pub(crate) struct Wanted<'a> {
     cpufreq: bool,
     /// An earlier run of this name whose program did not repeat itself when one group went back alone.
     not_alone: Option<&'a str>,
+    /// Whether its nodes may recover one by one though nobody has asked for it.
+    alone: Result<Alone, Together>,
+    /// Number and bytes of its messages, as it was told or was seen.
+    messages: Option<(u64, u64)>,
 }
 
 impl Wanted<'_> {
@@ -116,7 +124,8 @@ impl Wanted<'_> {
 
     /// Groups of the uncoordinated alternatives: one for each node unless told, at most one for each process.
     fn groups(&self) -> u32 {
-        self.groups.unwrap_or(self.nodes).clamp(1, self.nodes.saturating_mul(self.processes.max(1)))
+        let alone = || self.alone.as_ref().ok().map(|alone| alone.groups);
+        self.groups.or_else(alone).unwrap_or(self.nodes).clamp(1, self.nodes.saturating_mul(self.processes.max(1)))
     }
 }
 
@@ -140,6 +149,11 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
         groups: request.groups.or((settings.groups > 1).then_some(settings.groups)),
         cpufreq: site.node.cpufreq,
         not_alone: history.not_alone.as_deref(),
+        alone: Alone::of(request, &settings, history),
+        messages: settings.messages.or_else(|| {
+            let work_s = figures::work(request.work_s, history).value;
+            alone::messages(request, &settings, history, work_s)
+        }),
     };
     Ok(plan(&wanted, history, site, CAPABILITIES, "controller"))
 }
@@ -177,6 +191,8 @@ pub fn plan_without_history(settings: &Settings, request: &PlanRequest, site: &S
         local_s: request.local_s,
         cpufreq: site.node.cpufreq,
         not_alone: None,
+        alone: Err(Together::Away),
+        messages: settings.messages,
     };
     plan(&wanted, &History::default(), site, CAPABILITIES, "wrapper")
 }
@@ -199,7 +215,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
     let stale = calibrated.as_ref().err().map(|missing| missing.stale.clone()).unwrap_or_default();
     let calibrated = calibrated.as_ref().ok();
     let costs = figures.choice_costs(wanted.nodes, calibrated.map(|c| &c.costs));
-    let hindrance = |p| capability::hindrance(capabilities, settings, p);
+    let hindrance = |p| capability::hindrance(capabilities, wanted, p);
     let decision = choose(objective, &figures.run(wanted), &costs, &bounds, hindrance);
     let taken = table::taken(decision, wanted, &figures, calibrated, capabilities);
     reasons.extend(taken.reasons);
@@ -217,14 +233,17 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
     let proven = history.engine.as_deref().filter(|_| settings.engine.is_none());
     let engine = settings.engine.map(Engine::as_str).or(proven).unwrap_or("auto");
     let asked = wanted.recovers_by_groups();
+    let alone = wanted.alone.as_ref().ok().filter(|_| !asked && taken.protocol == Protocol::DiskLog);
+    reasons.extend(alone.map(Alone::said));
     reasons.extend(on_groups(wanted));
     reasons.extend(on_shared_nodes(&figures));
     reasons.extend(proven.map(|e| format!("the last run of this name that made checkpoints made them by {e}")));
     Plan {
         version: protocol::VERSION,
         objective: if objective == interval::Objective::Time { "time" } else { "energy" }.to_string(),
-        protocol: if asked { UNCOORDINATED } else { taken.protocol.as_str() }.to_string(),
+        protocol: if asked || alone.is_some() { UNCOORDINATED } else { taken.protocol.as_str() }.to_string(),
         engine: engine.to_string(),
+        options: alone.map(Alone::options).unwrap_or_default(),
         policy: settings.policy.clone(),
         interval_s,
         longest_interval_s,
@@ -459,8 +478,8 @@ mod tests {
 
     #[test]
     fn a_row_of_the_capability_table_opens_a_protocol() {
-        const APP_LOGS: &Capabilities = &[(Engine::App, &[Protocol::Coordinated, Protocol::DiskLog])];
-        let options = [("ft-energy", ""), ("ft-energy-messages", "1000:1M"), ("ft-energy-memory", "8G")];
+        const NONE_LOGS: &Capabilities = &[(Engine::App, &[Protocol::Coordinated])];
+        let options = [("ft-energy", ""), ("ft-energy-memory", "8G")];
         let settings = options::resolve(&request(&options, 8).request, &Default::default()).unwrap();
         let wanted = Wanted {
             settings: &settings,
@@ -476,11 +495,14 @@ mod tests {
             local_s: None,
             cpufreq: false,
             not_alone: None,
+            alone: Ok(Alone::default()),
+            messages: Some((1000, 1 << 20)),
         };
         let history = History { calibrations: vec![published::calibration(100.0)], ..History::default() };
         let with = |table| plan(&wanted, &history, &uncapped(), table, "test");
-        let (today, later) = (with(CAPABILITIES), with(APP_LOGS));
-        assert_eq!((today.protocol.as_str(), later.protocol.as_str()), ("coordinated", "uncoordinated-disk"));
+        let (closed, later) = (with(NONE_LOGS), with(CAPABILITIES));
+        assert_eq!((closed.protocol.as_str(), later.protocol.as_str()), ("coordinated", UNCOORDINATED));
+        assert!(closed.options.is_empty() && later.options["ft-energy-log"] == "disk");
         let row = later.choice.unwrap().rows.into_iter().find(|r| r.protocol == "uncoordinated-disk").unwrap();
         assert!(row.enacted && row.refused.is_none());
         assert_eq!(row.figures.unwrap().interval_s, Some(later.interval_s));

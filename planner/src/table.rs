@@ -1,7 +1,7 @@
 //! Puts the choice of a protocol into the words of a plan.
 
 use crate::Wanted;
-use crate::capability::{Capabilities, asked, enacts};
+use crate::capability::{Capabilities, asked, is_enacted};
 use crate::figures::Figures;
 use crate::known::Calibrated;
 use policy::Invalid;
@@ -118,7 +118,7 @@ fn choice(
 ) -> ProtocolChoice {
     let row = |r: &policy::choice::Row| ProtocolRow {
         protocol: r.protocol.as_str().to_string(),
-        enacted: enacts(capabilities, wanted.settings.engine, r.protocol)
+        enacted: is_enacted(capabilities, wanted, r.protocol).is_ok()
             || wanted.recovers_by_groups() && asked(wanted.settings) == Some(r.protocol),
         figures: r.outcome.as_ref().map(protocol_figures),
         refused: r.refused.clone(),

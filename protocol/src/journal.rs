@@ -303,6 +303,8 @@ pub enum Event {
         /// The checkpoint that was made for it.
         checkpoint: Option<OrderedCheckpoint>,
     },
+    /// What the nodes of its MPI programs have told each other.
+    Messages(Messages),
     /// Something happened to one group of an uncoordinated run, not to the whole.
     InGroup {
         /// Number of the group, from 0.
@@ -319,6 +321,24 @@ pub enum Event {
         /// Exit code of the job script, 128 + signal if it was killed.
         exit_code: i32,
     },
+}
+
+/// Messages between the nodes of a run's MPI programs, as their relays counted them: what a log of them would cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Messages {
+    /// The script, by its fingerprint: a script that was changed may be another program.
+    pub script: String,
+    /// Nodes that the script has.
+    pub nodes: u32,
+    /// Messages from one node to another; of a long one each part counts.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// For how long they were counted, s.
+    pub over_s: f64,
+    /// Why the nodes of these programs could not recover one by one; absent if nothing is known against it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<String>,
 }
 
 /// One line of a run's journal.

@@ -128,6 +128,13 @@ pub struct PlanRequest {
     /// When it begins, on the clock on the wall, as seconds since its 1970; absent if it is not known.
     #[serde(default)]
     pub local_s: Option<f64>,
+    /// The fingerprint of its script, by which earlier runs of the same are told from others; absent if it is not known.
+    #[serde(default)]
+    pub script: Option<String>,
+    /// Why its nodes cannot go back one by one where nobody has asked for that, such as for a run that goes on; absent if
+    /// nothing is known against it.
+    #[serde(default)]
+    pub together: Option<String>,
 }
 
 /// What is known of failures from before a run: by it `auto` paces the run as if it had lived through them. Moments are
@@ -165,6 +172,9 @@ pub struct Plan {
     pub protocol: String,
     /// Checkpoint engine, as in `--ft-energy-engine`; `none` if no checkpoints are made.
     pub engine: String,
+    /// Options that the plan sets as its user could have, by name without dashes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
     /// Estimator of the MTBF: `ema`, `young`, ...
     pub policy: String,
     /// Checkpoint interval to begin with: work between checkpoints, s.

@@ -5,7 +5,7 @@
 
 use config::Site;
 use energy::SourceKind;
-use protocol::{Batch, Event, Plan, Protection, Record};
+use protocol::{Batch, Event, Messages, Plan, Protection, Record};
 use std::collections::BTreeSet;
 
 /// How far a clock may have been set, s: moments may lie so far outside of their run, and ends before beginnings.
@@ -166,6 +166,7 @@ impl Look<'_> {
                 self.joules(*joules, *ended_s, self.known.most_nodes as f64)?;
                 still_s.map_or(Ok(()), |s| self.amount("still_s", s))
             }
+            Event::Messages(messages) => self.messages(messages),
             Event::CheckpointFailed { reason } => self.length("reason", reason, LONGEST_TEXT),
             Event::Failure { node, failed_s, detected_s, reason, .. } => {
                 node.as_ref().map_or(Ok(()), |n| self.node(n))?;
@@ -216,6 +217,15 @@ impl Look<'_> {
             self.length(field, text, LONGEST_TEXT)?;
         }
         largest_loss_s.map_or(Ok(()), |s| self.range("largest_loss_s", s, 0.0, LONGEST_INTERVAL_S))
+    }
+
+    fn messages(&self, messages: &Messages) -> Result<(), Implausible> {
+        self.length("script", &messages.script, LONGEST_NAME)?;
+        self.length("together", messages.together.as_deref().unwrap_or_default(), LONGEST_TEXT)?;
+        self.most("nodes", f64::from(messages.nodes), self.known.most_nodes as f64)?;
+        self.most("count", messages.count as f64, MOST_BYTES as f64)?;
+        self.most("bytes", messages.bytes as f64, MOST_BYTES as f64)?;
+        self.amount("over_s", messages.over_s)
     }
 
     fn plan(&self, plan: &Plan) -> Result<(), Implausible> {

@@ -5,7 +5,7 @@
 
 use crate::calls::Output;
 use crate::gathered::{Gathered, Native, Place};
-use crate::groups::split;
+use crate::groups::split::{self, Call, Unsplit};
 use crate::mpirun;
 use crate::redirects::{Input, LABELS, MODES, Redirects, is_label};
 use crate::streams::Inode;
@@ -133,6 +133,36 @@ fn program(words: &[String], is_world: bool) -> Result<usize, String> {
     unsuited(&words[at..], &libraries, &folder).map_or(Ok(at), Err)
 }
 
+/// Why the tasks of a call could not go back node by node.
+#[derive(Debug, thiserror::Error)]
+enum Together {
+    /// Sandboxes of groups cannot hold them, or it is not to be split.
+    #[error("{0}")]
+    Unfit(String),
+    /// The job's nodes are not known.
+    #[error(transparent)]
+    Nodes(#[from] slurm::Error),
+}
+
+/// Whether the tasks of a call could go back node by node, each node a recovery group; `is_world` if they are one MPI program.
+///
+/// # Errors
+/// They could not.
+fn alone(words: &[String], is_world: bool, variable: impl Fn(&str) -> Option<String>) -> Result<(), Together> {
+    fit(words, is_world).map_err(Together::Unfit)?;
+    let list = variable("SLURM_JOB_NODELIST").unwrap_or_default();
+    let nodes = slurm::expand_nodelist(&list)?.len().max(1);
+    let call = Call::read(words, &vec![1; nodes], variable);
+    let gathered = call.and_then(|mut call| match is_world {
+        true => call.gather().map_err(Unsplit::Whole),
+        false => Ok(()),
+    });
+    match gathered {
+        Err(Unsplit::Whole(why) | Unsplit::Refused(why)) => Err(Together::Unfit(why)),
+        Ok(()) | Err(Unsplit::Answer) => Ok(()),
+    }
+}
+
 /// What stands against a sandbox for a program, if something does.
 fn unsuited(program: &[String], libraries: &BTreeSet<String>, folder: &Path) -> Option<String> {
     let Unsuited { containers, fails } =
@@ -163,6 +193,8 @@ pub struct Placed {
     at: usize,
     /// How it is started, if its tasks are one MPI program.
     gathered: Option<Gathered>,
+    /// Why they could not go back one by one, as groups of one node do, if so.
+    pub together: Option<String>,
 }
 
 /// A file that all tasks of a call read, and where they begin in it.
@@ -191,7 +223,9 @@ impl Sandboxes {
         let call = Redirects::read(&plain, &folder, self.appends, |name| std::env::var(name).ok())?;
         let at = program(&call.words, true)?;
         let gathered = gathered(&call, at).map_err(unheld)?;
-        Ok(Placed { call, at, gathered })
+        let variable = |name: &str| std::env::var(name).ok();
+        let together = alone(&plain, gathered.is_some(), variable).err().map(|why| why.to_string());
+        Ok(Placed { call, at, gathered, together })
     }
 
     /// A call of an MPI launcher, `real`, whose ranks sandboxes can hold.
@@ -205,16 +239,23 @@ impl Sandboxes {
             return Err(mpirun::Native::Unsuited(why));
         }
         let call = Redirects::of_launcher(program);
-        Ok(Placed { call, at: 0, gathered: Some(gathered) })
+        let together = Some("an MPI launcher starts it, and not 'srun --mpi=...'".to_string());
+        Ok(Placed { call, at: 0, gathered: Some(gathered), together })
     }
 
     /// Tells the driver that a step begins; it has ended when the line is closed. `outside` says why its tasks are in
-    /// no sandbox.
+    /// no sandbox, `together` why those that are could not go back one by one.
     ///
     /// # Errors
     /// A sentence.
-    pub fn begin(&self, call: &str, words: &str, outside: Option<String>) -> Result<Line, String> {
-        line::call(&self.run, &Hello::Step { call: call.to_string(), words: words.to_string(), outside })
+    pub fn begin(
+        &self,
+        call: &str,
+        words: &str,
+        outside: Option<String>,
+        together: Option<String>,
+    ) -> Result<Line, String> {
+        line::call(&self.run, &Hello::Step { call: call.to_string(), words: words.to_string(), outside, together })
     }
 
     /// What a call had written at the recovery line, with the folder of the copies; none if the line has it not.
@@ -228,7 +269,7 @@ impl Sandboxes {
     /// # Errors
     /// A sentence: they cannot.
     pub fn words(&self, of: &Placed, call: &str, before: bool, input: Option<Read>) -> Result<Vec<String>, String> {
-        let Placed { call: of, at, gathered } = of;
+        let Placed { call: of, at, gathered, .. } = of;
         let (words, at) = (&of.words, *at);
         let place = Place { run: &self.run, call, life: self.placement.as_deref().unwrap_or_default() };
         let us = std::env::current_exe().map_err(|e| e.to_string())?;
@@ -281,7 +322,7 @@ mod tests {
         let words: Vec<String> = line.split(' ').map(str::to_string).collect();
         let call = Redirects::read(&words, Path::new("/here"), Some(false), |_| None)?;
         let input = (call.input == Input::Standard).then(|| ("/in".into(), 3));
-        let placed = Placed { at: program(&call.words, true)?, call, gathered: None };
+        let placed = Placed { at: program(&call.words, true)?, call, gathered: None, together: None };
         let all = sandboxes(restore).words(&placed, "a.1", before, input)?;
         let us = std::env::current_exe().unwrap();
         Ok(all.join(" ").replace(us.to_str().unwrap(), "US"))
@@ -331,6 +372,27 @@ mod tests {
             assert!(of_group(line).unwrap_err().contains(why), "{line}");
         }
         assert!(of_group("-o none -i none -u --overlap prog -l").is_ok());
+    }
+
+    #[test]
+    fn a_call_that_groups_of_one_node_could_not_have_is_told_why() {
+        let list = |name: &str| (name == "SLURM_JOB_NODELIST").then(|| "n[1-3]".to_string());
+        let alone = |line: &str, is_world: bool| {
+            alone(&line.split(' ').map(str::to_string).collect::<Vec<_>>(), is_world, list)
+        };
+        for (line, is_world, why) in [
+            ("-n3 -o out prog", false, "srun ... > FILE"),
+            ("-n3 -i data prog", false, "--input"),
+            ("-w n2 prog", false, "--nodelist"),
+            ("--mpi=pmix -N2 -n4 prog", true, "it needs some of them"),
+            ("--mpi=pmix -n3 --label prog", true, "labels"),
+        ] {
+            let said = alone(line, is_world).unwrap_err().to_string();
+            assert!(said.contains(why), "{line}: {said}");
+        }
+        for (line, is_world) in [("--mpi=pmix -n6 prog", true), ("--mpi=pmix -n1 prog", true), ("-n2 prog", false)] {
+            assert!(alone(line, is_world).is_ok(), "{line}");
+        }
     }
 
     #[test]

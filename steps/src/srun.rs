@@ -217,9 +217,11 @@ fn hold(
         let near = has_other_nodes().then_some(sandboxes.run.as_path());
         let input = input(&placed.call.input, &calls.output(&format!("{name}.in")), near)?;
         let srun = (words.name != NAME).then(|| real_srun(&["--mpi=none"]).ok_or("there is no srun")).transpose()?;
-        sandboxes.words(&placed, name, *before, input).map(|words| (words, reads, srun))
+        let reads_input = || input.is_some().then(|| "it reads standard input, or a file by --input".to_string());
+        let together = placed.together.clone().or_else(reads_input);
+        sandboxes.words(&placed, name, *before, input).map(|words| (words, reads, srun, together))
     });
-    let (inside, reads, srun) = match inside {
+    let (inside, reads, srun, together) = match inside {
         Ok(inside) => inside,
         Err(reason) => {
             let line = outside(sandboxes, name, words, reason)?;
@@ -228,7 +230,7 @@ fn hold(
         }
     };
     let line = sandboxes
-        .begin(name, &words.text(), None)
+        .begin(name, &words.text(), None, together)
         .inspect_err(|e| protocol::say!("joulepoint: {e}; no checkpoints"))
         .ok()?;
     // Not before it is certain that a launcher's words are not for the real one.
@@ -259,7 +261,7 @@ fn hold(
 /// Tells the driver of a step whose tasks are in no sandbox, and the user why.
 fn outside(sandboxes: &Sandboxes, name: &str, words: &Words, reason: String) -> Option<Line> {
     protocol::say!("joulepoint: no checkpoint while {} runs: {reason}", words.text());
-    sandboxes.begin(name, &words.text(), Some(reason)).inspect_err(|e| protocol::say!("joulepoint: {e}")).ok()
+    sandboxes.begin(name, &words.text(), Some(reason), None).inspect_err(|e| protocol::say!("joulepoint: {e}")).ok()
 }
 
 /// The real `srun` for the call that the script makes, with the environment that it would have without us, if the `PATH`

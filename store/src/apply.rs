@@ -129,6 +129,10 @@ impl<'a> Applying<'a> {
                 let text = serde_json::to_string(protection)?;
                 c.execute(sql, params![cluster, run, protection.state.as_str(), text])?;
             }
+            Event::Messages(messages) => {
+                let sql = "UPDATE runs SET messages = ?3 WHERE cluster = ?1 AND run = ?2";
+                c.execute(sql, params![cluster, run, serde_json::to_string(messages)?])?;
+            }
             Event::Phase { phase, node, start_s, end_s, joules, source } => {
                 let (current, span) = (self.adding()?, (*start_s, *end_s));
                 if *phase == Phase::Restart {

@@ -7,6 +7,7 @@ use crate::store::Store;
 use crate::value::params;
 use planner::History;
 use planner::restart::takes_up;
+use protocol::Messages;
 
 /// Earlier runs whose figures bear on a new one.
 const HISTORY_RUNS: u32 = 20;
@@ -62,6 +63,7 @@ impl Store {
             work_s: self.usual_work_s(user, job_name)?,
             engine: self.proven_engine(user, job_name)?,
             not_alone: self.not_alone(user, job_name)?,
+            messages: self.messages(user, job_name)?,
             ..History::default()
         })
     }
@@ -98,6 +100,16 @@ impl Store {
         let because = format!("%{}%", planner::NOT_ALONE);
         let values = params![user, apply::short(job_name), HISTORY_RUNS, LARGEST, planner::TOGETHER, because];
         self.connection().query_row(sql, values, |r| r.get(0))
+    }
+
+    /// What the nodes of the newest runs of a user and job name have told each other, the newest first.
+    fn messages(&self, user: &str, job_name: &str) -> Result<Vec<Messages>> {
+        let sql = "SELECT messages FROM (SELECT messages, start_s FROM runs WHERE user = ?1 AND job_name = ?2 \
+                   AND bytes < ?4 ORDER BY start_s DESC LIMIT ?3) recent WHERE messages IS NOT NULL \
+                   ORDER BY start_s DESC";
+        let values = params![user, apply::short(job_name), HISTORY_RUNS, LARGEST];
+        let all: Vec<String> = self.connection().query_map(sql, values, |r| r.get(0))?;
+        Ok(all.iter().filter_map(|text| serde_json::from_str(text).ok()).collect())
     }
 
     /// Mean computing time of a node in the newest completed runs of a user and job name, work done again left out.

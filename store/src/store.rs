@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
 /// What brings the tables from each version to the next; never changed once it was shipped.
-const STEPS: [&str; 15] = [
+const STEPS: [&str; 16] = [
     include_str!("schema1.sql"),
     include_str!("schema2.sql"),
     include_str!("schema3.sql"),
@@ -35,6 +35,8 @@ const STEPS: [&str; 15] = [
     "CREATE INDEX IF NOT EXISTS node_failures_by_time ON node_failures (at_s);",
     // Phases that hold what a record's counters showed beyond those that were told. MariaDB reads the comment.
     "ALTER TABLE phases ADD COLUMN /*! IF NOT EXISTS */ is_rest BIGINT NOT NULL DEFAULT 0;",
+    // What a run's nodes have told each other, as JSON, for later runs of its name. MariaDB reads the comment.
+    "ALTER TABLE runs ADD COLUMN /*! IF NOT EXISTS */ messages MEDIUMTEXT;",
 ];
 
 /// The store of a controller.

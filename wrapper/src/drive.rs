@@ -31,9 +31,8 @@ use options::{Resume, Settings};
 use planner::UNCOORDINATED;
 use protocol::{Incarnation, Plan, Request, RunKey};
 use slurm::Slurm;
-use std::io::{self, BufRead, BufReader};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -49,6 +48,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Exit code of a job that was asked to end before it began: 128 + SIGTERM.
 const TERMINATED: i32 = 143;
+
+/// The protocol of a plan whose nodes all go back.
+const TOGETHER: &str = "coordinated";
 
 /// The run, `cluster/run`, for everything that a wrapper starts.
 const RUN: &str = "JOULEPOINT_RUN";
@@ -210,7 +212,7 @@ impl<'a> Run<'a> {
     /// Plans the run and follows it to its end, as groups or as a whole; tells which signal has killed the script, if one has.
     fn drive(mut self) -> Result<(Outcome, Option<i32>), NotNow> {
         self.wait_for_former()?;
-        let Given { request, settings, site, argv, me, .. } = self.given;
+        let Given { settings, me, .. } = self.given;
         let lender = Lender::new(self.controller.client.clone(), (*self.slurm).clone());
         if settings.lend {
             // The groups need their nodes before they are dealt out.
@@ -219,13 +221,39 @@ impl<'a> Run<'a> {
         let known = me.job.and_then(|id| self.slurm.job(id).ok().flatten());
         let stays_away = known.as_ref().is_some_and(|j| !j.requeue) && settings.spare == 0;
         let (began_s, end_s) = (known.as_ref().and_then(|j| j.start_s), known.and_then(|j| j.end_s));
-        let asked = Asked { request, settings, site, argv, me };
-        let made_by = self.former.made_by.take();
-        let mut planned = plan(&asked, &self.runs, &self.controller, end_s, made_by);
+        let mut planned = self.plan(end_s);
         if stays_away {
             planned.prospect.but = "the loss of a node ends the job for good (--no-requeue)".to_string();
         }
         self.clean_up(began_s);
+        // What the plan sets counts from here on as if the user had set it.
+        match planned.settings.take() {
+            Some(settings) => {
+                let groups = settings.groups;
+                protocol::say!(
+                    "joulepoint: planned as uncoordinated: of {groups} nodes that compute, only one that is lost goes back to \
+                     its last checkpoint; --ft-energy-protocol=coordinated has all of them go back"
+                );
+                Run { given: Given { settings: &settings, ..self.given }, ..self }.follow(planned, lender, end_s)
+            }
+            None => self.follow(planned, lender, end_s),
+        }
+    }
+
+    fn plan(&self, end_s: Option<f64>) -> Planned {
+        let Given { request, settings, site, argv, me, .. } = self.given;
+        let asked = Asked { request, settings, site, argv, me };
+        plan(&asked, &self.runs, &self.controller, end_s, &self.former)
+    }
+
+    /// Follows a planned run to its end.
+    fn follow(
+        mut self,
+        mut planned: Planned,
+        lender: Lender,
+        end_s: Option<f64>,
+    ) -> Result<(Outcome, Option<i32>), NotNow> {
+        let Given { settings, me, .. } = self.given;
         let job = me.job.unwrap_or(0);
         let mut cluster = Job::new(self.slurm.clone(), job, me.restart_count, self.controller.clone());
         // A run that began with groups goes on with them: its checkpoints are theirs.
@@ -235,6 +263,11 @@ impl<'a> Run<'a> {
         let had_enough = settings.groups > 1 && me.nodes.len() >= settings.groups as usize;
         if places.is_none() && !self.former.groups.groups.is_empty() && had_enough {
             return Ok((groups::launch::lacking_nodes(&mut cluster, &mut self.folder), None));
+        }
+        if places.is_none() && !planned.plan.options.is_empty() {
+            // A later wrapper goes on as this one begins.
+            planned.plan.options.clear();
+            planned.plan.protocol = TOGETHER.to_string();
         }
         if places.is_some() && planned.plan.checkpoint_hz.take().is_some() {
             let reason = "groups checkpoint at the nodes' own CPU frequency: one may write while another works";
@@ -388,13 +421,13 @@ impl<'a> Run<'a> {
         end_s: Option<f64>,
     ) -> io::Result<Outcome> {
         let Given { settings, site, argv, me, .. } = self.given;
-        let Planned { plan, chosen, criu, prospect } = planned;
+        let Planned { plan, chosen, criu, prospect, .. } = planned;
         let is_one_group = settings.groups > 1;
         self.tell_script_of_nodes(is_one_group);
         let setup = self.setup(plan, prospect, end_s);
         let by_steps = criu.as_ref().is_some_and(|c| c.by_steps);
         let live = live(me, &self.controller);
-        let (announced, descriptor) = announcements(&me.folder)?;
+        let (announced, descriptor) = Announced::listen(&me.folder)?;
         let resume = resume(settings, chosen, by_steps);
         self.script.calls = remembered(&mut self.folder, resume, argv, me, &nodes, live.clone());
         let gear = Gear {
@@ -525,23 +558,6 @@ fn before_end_s(settings: &Settings) -> Option<f64> {
 fn mark(run: &str) {
     // SAFETY: no other thread of this process uses the environment yet.
     unsafe { std::env::set_var(RUN, run) };
-}
-
-/// The inherited descriptor on which a program may name the files of a checkpoint that is complete.
-fn announcements(folder: &Path) -> io::Result<(Announced, OwnedFd)> {
-    let (read, write) = nix::unistd::pipe()?;
-    // SAFETY: the program's number for it is told before any child starts; nobody else uses the variable.
-    unsafe { std::env::set_var("FT_ENERGY_DONE_FD", write.as_raw_fd().to_string()) };
-    nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
-    let announced = Announced::default();
-    let (told, folder) = (announced.clone(), folder.to_path_buf());
-    thread::spawn(move || {
-        for line in BufReader::new(std::fs::File::from(read)).lines() {
-            let Ok(line) = line else { return };
-            told.line(&folder, &line);
-        }
-    });
-    Ok((announced, write))
 }
 
 /// So long after a signal it is passed on. Who signals all processes of a job has then signalled the script's sandbox, too:

@@ -7,7 +7,7 @@ use job::identity::Identity;
 use job::release;
 use options::Engine;
 use protocol::{Event, FormerNode, Record};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the journal says of earlier wrappers.
 pub(crate) struct Former {
@@ -21,6 +21,8 @@ pub(crate) struct Former {
     pub(crate) worked: Option<(f64, f64)>,
     /// The engine of their checkpoints.
     pub(crate) made_by: Option<Engine>,
+    /// What their last plan has set.
+    pub(crate) options: BTreeMap<String, String>,
     /// Nodes on which something of them may go on.
     pub(crate) nodes: BTreeSet<FormerNode>,
 }
@@ -36,8 +38,17 @@ impl Former {
             groups: before(events()),
             worked: worked(records),
             made_by: made_by(records),
+            options: events().rev().find_map(planned).unwrap_or_default(),
             nodes: if me.job.is_some() { release::former(records, me) } else { BTreeSet::new() },
         }
+    }
+}
+
+/// What a plan has set.
+fn planned(event: &Event) -> Option<BTreeMap<String, String>> {
+    match event {
+        Event::Planned(plan) => Some(plan.options.clone()),
+        _ => None,
     }
 }
 

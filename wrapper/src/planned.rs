@@ -1,5 +1,6 @@
 //! What is planned for a run before its program is started: the controller's plan, the engine, and what comes back.
 
+use crate::former::Former;
 use config::Site;
 use driver::protection::Prospect;
 use engines::choice::{self, Facts};
@@ -10,10 +11,11 @@ use host::mail;
 use job::cluster::Controller;
 use job::identity::Identity;
 use options::size::PARTS_CURE;
-use options::{Resume, Settings};
-use protocol::{Event, Plan, PlanRequest, Record, Request};
+use options::{Refusal, Resume, Settings};
+use protocol::{Event, Plan, PlanRequest, Record, Request, Setting, Source};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use steps::calls::LAUNCHERS;
+use steps::calls::{LAUNCHERS, fingerprint};
 use steps::unsuited::{self, Me, Unsuited};
 use worlds::kinds::{self, Launcher};
 use worlds::ranks;
@@ -22,6 +24,7 @@ use worlds::ranks;
 const MODULES: [&str; 3] = ["module", "ml", "spack"];
 
 /// What a job asks for, of which site, where.
+#[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub request: &'a Request,
     pub settings: &'a Settings,
@@ -35,19 +38,62 @@ pub(crate) struct Planned {
     pub plan: Plan,
     /// The engine, which is chosen here.
     pub chosen: Option<options::Engine>,
+    /// What the user wants together with what the plan sets, if it sets something.
+    pub settings: Option<Settings>,
     pub criu: Option<Criu>,
     pub prospect: Prospect,
 }
 
-/// The controller's plan, or the wrapper's own if the controller is away, for a job that ends at `end_s` and whose
-/// checkpoints, if it has any, were made by an engine.
+/// Why the nodes of a run that goes on do not recover one by one from now on.
+const BEGAN_TOGETHER: &str = "the run began with all nodes going back together, and goes on so";
+
+/// The controller's plan, or the wrapper's own if the controller is away, for a job that ends at `end_s`, and what carries it
+/// out. What the plan itself sets is as if the user had set it; where that cannot be, the run is planned without.
 pub(crate) fn plan(
     asked: &Asked<'_>,
     runs: &Path,
     controller: &Controller,
     end_s: Option<f64>,
-    made_by: Option<options::Engine>,
+    former: &Former,
 ) -> Planned {
+    let set = |options: &BTreeMap<String, String>| with(asked.request, options, asked.site);
+    if let Some(Ok((request, settings))) = (!former.options.is_empty()).then(|| set(&former.options)) {
+        let changed = Asked { request: &request, settings: &settings, ..*asked };
+        let mut plan = ask(&changed, controller, end_s, None);
+        plan.options = former.options.clone();
+        return Planned { settings: Some(settings.clone()), ..equip(&changed, plan, runs, former.made_by) };
+    }
+    let plan = ask(asked, controller, end_s, former.resumes.then_some(BEGAN_TOGETHER));
+    if plan.options.is_empty() {
+        return equip(asked, plan, runs, former.made_by);
+    }
+    let why = match set(&plan.options) {
+        Ok((request, settings)) => {
+            let changed = Asked { request: &request, settings: &settings, ..*asked };
+            let planned = equip(&changed, plan, runs, former.made_by);
+            if planned.chosen == Some(options::Engine::Criu) {
+                return Planned { settings: Some(settings.clone()), ..planned };
+            }
+            planned.prospect.protection.reason
+        }
+        Err(refusal) => refusal.to_string(),
+    };
+    equip(asked, ask(asked, controller, end_s, Some(&why)), runs, former.made_by)
+}
+
+/// A request with more options, which stand below its own, and its settings.
+fn with(request: &Request, more: &BTreeMap<String, String>, site: &Site) -> Result<(Request, Settings), Refusal> {
+    let mut request = request.clone();
+    for (name, value) in more {
+        let setting = || Setting { value: value.clone(), source: Source::Default };
+        request.settings.entry(name.clone()).or_insert_with(setting);
+    }
+    let settings = options::resolve(&request, &site.defaults)?;
+    Ok((request, settings))
+}
+
+/// Asks for a plan; `together` says why the nodes do not recover one by one unless that was asked for.
+fn ask(asked: &Asked<'_>, controller: &Controller, end_s: Option<f64>, together: Option<&str>) -> Plan {
     let Asked { request, settings, site, argv, me } = asked;
     let now_s = mail::now_s();
     let question = PlanRequest {
@@ -60,15 +106,22 @@ pub(crate) fn plan(
         node_names: me.nodes.clone(),
         walltime_s: end_s.map(|end_s| end_s - now_s),
         local_s: Some(mail::local_s(now_s)),
+        script: Some(fingerprint(argv)),
+        together: together.map(str::to_string),
         ..PlanRequest::default()
     };
-    let mut plan = match controller.client.post::<PlanRequest, Plan>("/v1/plan", &question) {
+    match controller.client.post::<PlanRequest, Plan>("/v1/plan", &question) {
         Ok(plan) => plan,
         Err(e) => {
             tracing::warn!(%e, "the controller is away; the plan is made from the site file");
             planner::plan_without_history(settings, &question, site)
         }
-    };
+    }
+}
+
+/// Chooses the engine that carries a plan out; checkpoints that are there already were made by `made_by`.
+fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options::Engine>) -> Planned {
+    let Asked { settings, site, argv, me, .. } = asked;
     let read = linked::read(argv, &me.folder);
     let libraries = linked::libraries_of(&read.words, &me.folder);
     let names = |name: &str| read.words.iter().any(|word| word.rsplit('/').next() == Some(name));
@@ -124,7 +177,7 @@ pub(crate) fn plan(
     let mut prospect = Prospect::of(settings, chosen, &why, &me.folder);
     facts.is_part.then(|| prospect.protection.cure = PARTS_CURE.to_string());
     let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps, launchers: functions });
-    Planned { plan, chosen, criu, prospect }
+    Planned { plan, chosen, settings: None, criu, prospect }
 }
 
 /// CRIU of this node, tried and good.

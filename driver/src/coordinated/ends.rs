@@ -291,6 +291,9 @@ impl Driver<'_> {
     fn end(&mut self, state: &str, exit_code: i32) {
         self.give_up();
         let mut events = self.desk.fail_waiting(&format!("the run ended before: {state}"));
+        // Of a script that has skipped steps which had ended before, the part that is left says nothing of the whole.
+        let messages = self.ports.engine.messages().filter(|_| !self.setup.resumes);
+        events.extend(messages.map(Event::Messages));
         events.push(Event::Ended { state: state.to_string(), exit_code });
         self.note(events);
     }

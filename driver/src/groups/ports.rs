@@ -1,7 +1,7 @@
 //! What the driver of groups needs of the world beside the ports of every driver.
 
 use crate::ports::{Child, Clock, Cluster, Engine, Meter, Saved, Store};
-use protocol::Manifest;
+use protocol::{Manifest, Messages};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -148,6 +148,10 @@ pub trait Shares {
     fn stop(&mut self, call: u64, group: usize);
     /// The call has ended with this exit code.
     fn end(&mut self, call: u64, code: i32);
+    /// Why the script is not to have groups, if a call of it runs without.
+    fn messages(&self) -> Option<Messages> {
+        None
+    }
 }
 
 /// The recovery lines of the groups, numbered through the whole run. Every call shows the fencing token first.

@@ -536,6 +536,7 @@ impl Groups<'_> {
             None => Vec::new(),
         };
         events.extend(self.desk.fail_waiting(&reason));
+        events.extend(self.ports.shares.messages().map(Event::Messages));
         events.push(Event::Ended { state: state.to_string(), exit_code });
         self.note(events);
         self.ports.store.flush(FLUSH_LIMIT_S);

@@ -23,6 +23,7 @@ pub fn plan(protocol: &str, interval_s: f64) -> Plan {
         objective: "energy".into(),
         protocol: protocol.into(),
         engine: "scripted".into(),
+        options: BTreeMap::new(),
         policy: "ema".into(),
         interval_s,
         longest_interval_s: None,

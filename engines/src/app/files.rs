@@ -2,11 +2,13 @@
 
 use run::Looks;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 /// Which files make up a checkpoint.
 #[derive(Clone, Debug)]
@@ -115,6 +117,27 @@ impl Files {
 const OURS: &str = ".joulepoint";
 
 impl Announced {
+    /// An inherited descriptor on which a program in this folder may name the files of a checkpoint that is complete, as long as
+    /// the second part is kept.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn listen(folder: &Path) -> io::Result<(Announced, OwnedFd)> {
+        let (read, write) = nix::unistd::pipe()?;
+        // SAFETY: the program's number for it is told before any child starts; nobody else uses the variable.
+        unsafe { std::env::set_var("FT_ENERGY_DONE_FD", write.as_raw_fd().to_string()) };
+        nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+        let announced = Announced::default();
+        let (told, folder) = (announced.clone(), folder.to_path_buf());
+        thread::spawn(move || {
+            for line in BufReader::new(File::from(read)).lines() {
+                let Ok(line) = line else { return };
+                told.line(&folder, &line);
+            }
+        });
+        Ok((announced, write))
+    }
+
     /// Takes up one line of the inherited descriptor: the paths of a finished checkpoint, separated by blanks.
     pub fn line(&self, folder: &Path, line: &str) {
         let files = line.split_whitespace().map(|p| folder.join(p)).collect();

@@ -1,7 +1,7 @@
 //! The tasks and steps that a driver knows of: who is there, who is missing, and who is lost.
 
 use super::{Loss, Standing};
-use ::criu::line::{Line, Member, Order, Said};
+use ::criu::line::{Line, Member, Order, Said, Sent};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who is there.
@@ -12,6 +12,10 @@ pub(super) struct State {
     pub(super) steps: BTreeMap<u64, Step>,
     /// Calls of which a task was lost, or has ended with an error of its own: Slurm ends the others for that.
     pub(super) broken: BTreeSet<String>,
+    /// By call and rank: what tasks that have ended have sent to others.
+    pub(super) sent: BTreeMap<(String, u32), Sent>,
+    /// Why the nodes of some call could not go back one by one.
+    pub(super) together: Option<String>,
 }
 
 /// A task, by the number of its line.

@@ -46,7 +46,7 @@ fn good() -> Vec<Said> {
 }
 
 fn ended(code: i32) -> Said {
-    Said::Ended { code, carried_bytes: [7, 0], asked: false }
+    Said::Ended { code, carried_bytes: [7, 0], asked: false, sent: None }
 }
 
 fn wait_for(wardens: &Wardens, count: usize) {
@@ -237,7 +237,7 @@ fn a_task_without_a_word_is_lost_and_a_step_outside_forbids_the_dump() {
     drop(line::call(run.path(), &Hello::Task(member("a.1", 4, 5))).unwrap());
     assert_eq!(lost.recv_timeout(Duration::from_secs(60)), Ok((4, Loss::Gone)));
     let outside = Some("it reads a pipe".to_string());
-    let step = Hello::Step { call: "b.1".into(), words: "srun cat".into(), outside };
+    let step = Hello::Step { call: "b.1".into(), words: "srun cat".into(), outside, together: None };
     let _line = line::call(run.path(), &step).unwrap();
     let limit = Instant::now() + Duration::from_secs(60);
     while !dump(&wardens, into.path()).unwrap_err().contains("srun cat runs in no sandbox: it reads a pipe") {
@@ -246,10 +246,43 @@ fn a_task_without_a_word_is_lost_and_a_step_outside_forbids_the_dump() {
 }
 
 #[test]
+fn what_the_ranks_of_all_nodes_have_sent_is_added_up_until_the_script_begins_anew() {
+    let run = tempfile::tempdir().unwrap();
+    let (wardens, _lost) = listen(run.path());
+    assert_eq!((wardens.sent(), wardens.together()), (None, None));
+    let limit = Instant::now() + Duration::from_secs(60);
+    let mut tasks = Vec::new();
+    for rank in 0..2 {
+        let of = Member { ranks: Some("0-1/2-3".into()), ..member("a.1", rank, 2) };
+        let mut line = line::call(run.path(), &Hello::Task(of)).unwrap();
+        let sent = Some(Sent { messages: 3, bytes: 70 });
+        line.tell(&Said::Ended { code: 0, carried_bytes: [0, 0], asked: false, sent }).unwrap();
+        tasks.push(line);
+    }
+    let both = Some(Sent { messages: 6, bytes: 140 });
+    while wardens.sent() != both {
+        assert!(Instant::now() < limit, "{:?}", wardens.sent());
+        thread::sleep(Duration::from_millis(5));
+    }
+    for (words, why) in [("mpirun prog", "an MPI launcher starts it"), ("srun cat", "it reads standard input")] {
+        let together = Some(why.to_string());
+        let step = Hello::Step { call: words.into(), words: words.into(), outside: None, together };
+        tasks.push(line::call(run.path(), &step).unwrap());
+        while wardens.together().as_deref() != Some("mpirun prog: an MPI launcher starts it") {
+            assert!(Instant::now() < limit, "{:?}", wardens.together());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    wardens.forget();
+    assert_eq!(wardens.sent(), None);
+    assert!(wardens.together().is_some(), "a call that is not made again is still one of the script's");
+}
+
+#[test]
 fn a_step_that_the_script_ends_loses_no_task() {
     let run = tempfile::tempdir().unwrap();
     let (wardens, lost) = listen(run.path());
-    let step = Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None };
+    let step = Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None, together: None };
     let mut step = line::call(run.path(), &step).unwrap();
     let one = line::call(run.path(), &Hello::Task(member("a.1", 0, 1))).unwrap();
     wait_for(&wardens, 1);

@@ -1,7 +1,12 @@
 //! Tests of what outlives a driver: ended shares, lines and what they hold of output.
 
 use super::*;
+use crate::board::Within;
+use crate::dealt::Dealt;
 use ::criu::line::Member;
+use driver::groups::ports::Shares;
+use std::os::unix::net::UnixStream;
+use steps::groups::split::Unsplit;
 use steps::sandboxes::fit;
 
 fn args(line: &str) -> Vec<String> {
@@ -176,4 +181,29 @@ fn messages_are_kept_for_calls_that_a_line_or_an_ended_share_has_and_for_no_othe
     first.forget_messages(2);
     let kept = |of: &DumpedCall| run.path().join("worlds").join(&of.name).exists();
     assert_eq!([kept(&a), kept(&b), kept(&c)], [true, true, false]);
+}
+
+#[test]
+fn a_call_that_runs_without_groups_is_told_of_at_the_end() {
+    let run = tempfile::tempdir().unwrap();
+    let taken = run::take_up(run.path(), &run::line::Claim::default(), run::Patience::NONE).unwrap();
+    let seats = Seats {
+        all: Arc::default(),
+        post: host::mail::queue().0,
+        steps: None,
+        placements: run::Placements::of_holder(run.path(), &taken.holder),
+        empties: None,
+        dealt: Dealt::open(run.path(), "5eed".to_string()),
+        within: Within::Nothing,
+        script: "5eed".to_string(),
+        without: Arc::default(),
+    };
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    assert_eq!(seats.messages(), None);
+    for why in ["it names nodes", "it names a terminal"] {
+        assert!(!seats.open(1, &ours, None, Err(Unsplit::Whole(why.to_string()))));
+    }
+    assert!(!seats.open(1, &ours, None, Err(Unsplit::Answer)), "which starts nothing");
+    let told = seats.messages().unwrap();
+    assert_eq!((told.script.as_str(), told.together.as_deref()), ("5eed", Some("it names nodes")));
 }

@@ -190,6 +190,14 @@ fn events(plan: Plan) -> Vec<Event> {
             of: Box::new(Event::RolledBack { to: None, kept_until_s: 0.0 }),
         },
         Event::Decided { action: "requeue".into(), reason: "too few nodes".into(), interval_s: 60.0 },
+        Event::Messages(protocol::Messages {
+            script: "5eed".into(),
+            nodes: 2,
+            count: 7,
+            bytes: 70,
+            over_s: 1.5,
+            together: Some("it reads a pipe".into()),
+        }),
         Event::Ordered {
             id: "a1".into(),
             verb: Verb::Checkpoint,

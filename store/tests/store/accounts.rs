@@ -4,7 +4,7 @@ use super::{
     UID, batch, both, ended, joules, key, node_failure, phase, reading, records, run_with_a_death, started, sums, told,
 };
 use protocol::{
-    DecisionAccount, Event, FailureKind, JobReading, LoanAccount, Phase, Protection, ProtectionState, Told,
+    DecisionAccount, Event, FailureKind, JobReading, LoanAccount, Messages, Phase, Protection, ProtectionState, Told,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -490,6 +490,24 @@ fn a_new_run_is_told_in_which_run_its_program_did_not_repeat_itself() {
         store.append(&batch("9.1", records(1, vec![started(9, 0, &["n1"])])), UID).expect("stored");
         assert!(of(store, "heat").is_some_and(|run| ["7.1", "8.1"].contains(&run.as_str())));
         assert_eq!(of(store, "other"), None);
+    });
+}
+
+#[test]
+fn a_new_run_is_told_what_nodes_of_earlier_ones_have_told_each_other_the_newest_first() {
+    both(|store| {
+        let counted =
+            |count: u64| Messages { script: "5eed".into(), nodes: 2, count, over_s: 1.0, ..Messages::default() };
+        let of = |store: &mut Store, name: &str| store.history("alice", name).expect("history").messages;
+        assert_eq!(of(store, "heat"), []);
+        for (job, count) in [(7, Some(70)), (8, None), (9, Some(90))] {
+            let events = [Some(started(job, 0, &["n1"])), count.map(|count| Event::Messages(counted(count)))];
+            let mut records = records(1, events.into_iter().flatten().collect());
+            records.iter_mut().for_each(|record| record.at_s = f64::from(job));
+            store.append(&batch(&format!("{job}.1"), records), UID).expect("stored");
+        }
+        assert_eq!(of(store, "heat"), [counted(90), counted(70)]);
+        assert_eq!(of(store, "other"), []);
     });
 }
 

@@ -395,6 +395,7 @@ fn plan(interval_s: f64) -> Plan {
         objective: "energy".into(),
         protocol: "coordinated".into(),
         engine: "app".into(),
+        options: Default::default(),
         policy: "ema".into(),
         interval_s,
         longest_interval_s: None,
