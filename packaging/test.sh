@@ -114,7 +114,6 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
     run_real "$work/groups" groups
     run_real "$work/mpi" mpi
     run_real "$work/steps" steps
-    run_real "$work/lend" lend
 ) &
 groups=$!
 (
@@ -122,6 +121,7 @@ groups=$!
     run_real "$work/storage" storage
     run_real "$work/chaos" chaos
     run_real "$work/programs" programs
+    run_real "$work/lend" lend
     lower="nice -n 19"
     run_real "$work/series" newer_series
     run_real "$work/packages" packages make_install lintian every_command a_protected a_host
@@ -139,12 +139,12 @@ wait "$groups"
 tell "groups that recover alone" "$work/groups"
 tell "one MPI program over all groups" "$work/mpi"
 tell "steps across nodes, by CRIU" "$work/steps"
-tell "survivors parked, their nodes lent" "$work/lend"
 wait "$troubles"
 tell "power losses and partitions" "$work/partitions"
 tell "runs on a storage that fails" "$work/storage"
 tell "whatever breaks, at random" "$work/chaos"
 tell "programs that nobody chose" "$work/programs"
+tell "survivors parked, their nodes lent" "$work/lend"
 tell "packages on Debian 12" "$work/packages"
 tell "Slurm 24.11 and 26.05 in chroots" "$work/series"
 

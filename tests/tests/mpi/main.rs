@@ -4,6 +4,7 @@
 mod coordinated;
 mod ends;
 mod mpich;
+mod planned;
 mod together;
 
 use anyhow::{Context, Result, ensure};
