@@ -16,6 +16,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,9 @@ const LOOK: Duration = Duration::from_millis(2);
 /// Longest wait for all ranks to leave their relay.
 const REST_LIMIT: Duration = Duration::from_secs(20);
 
+/// Longest wait for a relay to say what it has counted: a program's end does not wait for it.
+const STATUS_LIMIT: Duration = Duration::from_secs(2);
+
 /// Why the relay of an MPI program does not do what is needed of it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -47,6 +51,9 @@ pub enum Error {
     /// It cannot be asked.
     #[error("the relay of an MPI program: {0}")]
     Asked(mlog::Error),
+    /// It does not say in time what it has counted.
+    #[error("the relay of an MPI program does not answer")]
+    Silent,
     /// What it says of itself is not understood.
     #[error("the relay of an MPI program says what nobody understands: {0}")]
     Status(serde_json::Error),
@@ -168,9 +175,13 @@ impl World {
     /// What the ranks of this node have sent to others since the relay began.
     ///
     /// # Errors
-    /// The relay does not say it.
+    /// The relay does not say it in time.
     pub fn sent(&self) -> Result<Sent, Error> {
-        let answer = self.ask(Frame::number(Kind::Status, 0), Kind::Status)?;
+        let (teller, told) = channel();
+        let of = self.clone();
+        // Nobody waits for an answer that comes late.
+        thread::spawn(move || teller.send(of.ask(Frame::number(Kind::Status, 0), Kind::Status)));
+        let answer = told.recv_timeout(STATUS_LIMIT).map_err(|_| Error::Silent)??;
         let status: mlog::Status = serde_json::from_slice(&answer.body).map_err(Error::Status)?;
         Ok(Sent { messages: status.counts.messages, bytes: status.counts.bytes })
     }

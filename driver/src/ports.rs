@@ -130,7 +130,7 @@ pub trait Engine {
     fn halted(&self) -> bool {
         false
     }
-    /// What the nodes of its MPI programs have told each other, if that was counted since the script began.
+    /// What is known of the messages between the nodes of its MPI programs.
     fn messages(&self) -> Option<Messages> {
         None
     }

@@ -14,7 +14,7 @@ use driver::ports::{Engine, Happening, Unprepared};
 use host::mail::{Post, Tries, Try, now_s};
 use job::run_folder::is_own;
 use mpi_relay::{Layout, line};
-use protocol::{Manifest, Messages};
+use protocol::{Counted, Manifest, Messages};
 use run::Checkpoints;
 use run::Placements;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +70,8 @@ pub struct CriuSteps {
     /// Launchers of MPI that the script names.
     launchers: Vec<&'static str>,
     of: Script,
+    /// How often the script has begun.
+    begun: u32,
 }
 
 /// Which script the steps are of.
@@ -220,6 +222,7 @@ impl CriuSteps {
             mpi,
             launchers,
             of,
+            begun: 0,
         })
     }
 }
@@ -236,6 +239,7 @@ impl Engine for CriuSteps {
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         is_own(&self.sandboxes.run)?;
         self.wardens.forget();
+        self.begun += 1;
         self.placements.over(&self.placements.of(PLACE));
         self.sandboxes.placement = Some(self.placements.of(PLACE).to_string());
         *self.attempt.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -293,11 +297,13 @@ impl Engine for CriuSteps {
     }
 
     fn messages(&self) -> Option<Messages> {
-        let Sent { messages, bytes } = self.wardens.sent()?;
         let begun = self.attempt.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.begun;
+        // A script that has begun again has skipped what had ended.
+        let sent = self.wardens.sent().filter(|_| self.begun == 1);
+        let over_s = begun.elapsed().as_secs_f64();
+        let counted = sent.map(|Sent { messages, bytes }| Counted { count: messages, bytes, over_s });
         let Script { fingerprint, nodes } = self.of.clone();
-        let (over_s, together) = (begun.elapsed().as_secs_f64(), self.wardens.together());
-        Some(Messages { script: fingerprint, nodes, count: messages, bytes, over_s, together })
+        Some(Messages { script: fingerprint, nodes, counted, together: self.wardens.together() })
     }
 
     fn is_unrestored(&self) -> bool {

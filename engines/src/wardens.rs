@@ -109,10 +109,14 @@ impl Wardens {
     }
 
     /// What the ranks of the MPI programs that have ended since the script began have sent from node to node; none if none
-    /// of them has several.
+    /// of them has several, or not all was counted.
     pub fn sent(&self) -> Option<Sent> {
-        let sum = |a: Sent, b: Sent| Sent { messages: a.messages + b.messages, bytes: a.bytes + b.bytes };
-        self.0.state().sent.values().copied().reduce(sum)
+        let sum = |a: Sent, b: Sent| Sent {
+            messages: a.messages.saturating_add(b.messages),
+            bytes: a.bytes.saturating_add(b.bytes),
+        };
+        let all: Option<Vec<Sent>> = self.0.state().sent.values().copied().collect();
+        all?.into_iter().reduce(sum)
     }
 
     /// Why the nodes of the job's steps could not go back one by one, if one of them has said so.
@@ -171,7 +175,9 @@ impl Shared {
                 Said::Ended { code, carried_bytes, asked, sent } => {
                     task.ended = Some(code);
                     task.carried_bytes = carried_bytes;
-                    state.sent.extend(sent.map(|sent| ((member.call.clone(), member.rank), sent)));
+                    if member.ranks.is_some() && member.tasks > 1 {
+                        state.sent.insert((member.call.clone(), member.rank), sent);
+                    }
                     if asked {
                         state.tell_steps(&member.call);
                     } else if code != 0 {

@@ -178,6 +178,7 @@ impl Seats {
                     // The script sees a list that is made of the batch host's CPUs alone.
                     let own = |name: &str| std::env::var(name).ok().filter(|_| name == CPUS);
                     let variable = |name: &str| own(name).or_else(|| variables.get(name).cloned());
+                    unfit.iter().for_each(|why| self.runs_without(why));
                     let call = Call::read(&args, sizes, variable);
                     let gathered = call.and_then(|call| self.within.gathered(call, world, unfit.as_deref()));
                     let call = gathered.and_then(|(call, world)| {
@@ -206,18 +207,17 @@ impl Seats {
         key: Option<String>,
         call: Result<(Call, Option<DumpedCall>), Unsplit>,
     ) -> bool {
-        let pass = |why| {
+        let pass = |why: Option<String>| {
+            why.iter().for_each(|why| self.runs_without(why));
             tell(to, &Told::Pass { why });
             false
         };
         let (mut call, dumped) = match call {
             Ok(call) => call,
             Err(Unsplit::Answer) => return pass(None),
-            Err(Unsplit::Whole(why)) => {
-                self.without.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| why.clone());
-                return pass(Some(why));
-            }
+            Err(Unsplit::Whole(why)) => return pass(Some(why)),
             Err(Unsplit::Refused(why)) => {
+                self.runs_without(&why);
                 tell(to, &Told::Refuse { why });
                 return false;
             }
@@ -235,6 +235,11 @@ impl Seats {
         });
         self.post.tell(Happening::Group(News::Called { call: number, groups }));
         true
+    }
+
+    /// A call has no groups, or no checkpoints.
+    fn runs_without(&self, why: &str) {
+        self.without.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| why.to_string());
     }
 
     /// A share ended: the driver learns it as soon as its step is gone. Nobody has cancelled it whose `srun` `is_killed`.

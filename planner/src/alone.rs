@@ -2,8 +2,8 @@
 //! the same script have shown, and what the job has.
 
 use crate::{History, NOT_ALONE};
-use options::{Engine, Resume, Settings, counted, spoken};
-use protocol::{Messages, PlanRequest};
+use options::{Resume, Settings, counted, spoken};
+use protocol::{Counted, Messages, PlanRequest};
 use std::collections::BTreeMap;
 
 /// Why the nodes of a run do not recover one by one.
@@ -15,11 +15,14 @@ pub(crate) enum Together {
     /// How it resumes is for runs without groups.
     #[error("it says how it resumes (--ft-energy-resume)")]
     Resumes,
+    /// The estimate is of other groups than one for each node.
+    #[error("other groups are asked for than one for each node")]
+    Groups,
     /// No run of its name is known that had several nodes and MPI.
     #[error("no earlier run of this name was an MPI program whose messages between nodes were counted")]
     Uncounted,
-    /// The runs of its name had another script.
-    #[error("the script was changed since its messages were counted")]
+    /// Those of its name had another script, or were not counted.
+    #[error("the messages of this script have not been counted")]
     Changed,
     /// The runs of its script had other nodes.
     #[error("its messages were counted on {}, and it has {has}", counted(*.on, "node"))]
@@ -65,6 +68,9 @@ impl Alone {
             return Err(Together::Resumes);
         }
         let groups = request.nodes.saturating_sub(settings.spare);
+        if request.groups.is_some_and(|asked| asked != groups) {
+            return Err(Together::Groups);
+        }
         let seen = seen(request, groups, history)?;
         if let Some(run) = &history.not_alone {
             return Err(Together::NotAlone(run.clone()));
@@ -77,12 +83,14 @@ impl Alone {
         Ok(Alone { groups, seen })
     }
 
-    /// The options that make them.
+    /// The options that make them. The engine stays open: what stands against CRIU on the job's nodes counts.
     pub fn options(&self) -> BTreeMap<String, String> {
-        let groups = self.groups.to_string();
-        let all =
-            [("protocol", "uncoordinated"), ("groups", &groups), ("log", "disk"), ("engine", Engine::Criu.as_str())];
-        all.into_iter().map(|(name, value)| (format!("ft-energy-{name}"), value.to_string())).collect()
+        let all = [
+            ("protocol", "uncoordinated".to_string()),
+            ("groups", self.groups.to_string()),
+            ("log", "disk".to_string()),
+        ];
+        all.into_iter().map(|(name, value)| (format!("ft-energy-{name}"), value)).collect()
     }
 
     /// What is told of them.
@@ -96,18 +104,19 @@ impl Alone {
 ///
 /// # Errors
 /// Nothing is known, or what is known speaks against groups.
-fn seen<'a>(request: &PlanRequest, nodes: u32, history: &'a History) -> Result<&'a Messages, Together> {
+fn seen(request: &PlanRequest, nodes: u32, history: &History) -> Result<Counted, Together> {
     if history.messages.is_empty() {
         return Err(Together::Uncounted);
     }
     let is_same = |m: &&Messages| request.script.as_ref().is_none_or(|script| *script == m.script);
     let same: Vec<&Messages> = history.messages.iter().filter(is_same).collect();
-    let newest = same.first().ok_or(Together::Changed)?;
-    if let Some(why) = &newest.together {
-        return Err(Together::Said(why.clone()));
+    // What stood against it once counts for as long as it is known.
+    if let Some(why) = same.iter().find_map(|m| m.together.clone()) {
+        return Err(Together::Said(why));
     }
-    let on_as_many = same.iter().find(|m| m.nodes == nodes && m.over_s > 0.0).copied();
-    on_as_many.ok_or(Together::Nodes { on: newest.nodes, has: nodes })
+    let counted = || same.iter().filter_map(|m| Some((m.nodes, m.counted.filter(|counted| counted.over_s > 0.0)?)));
+    let (on, _) = counted().next().ok_or(Together::Changed)?;
+    counted().find(|(on, _)| *on == nodes).map(|(_, counted)| counted).ok_or(Together::Nodes { on, has: nodes })
 }
 
 /// Number and bytes of all messages between the nodes of a run that works for so long, as far as earlier runs tell.

@@ -35,6 +35,9 @@ use policy::choice::{Protocol, choose};
 use policy::interval::{self, Bounds, Choice, choose_interval};
 use protocol::{Alternative, Plan, PlanRequest};
 
+/// The protocol of a plan whose nodes all go back.
+pub const COORDINATED: &str = "coordinated";
+
 /// The protocol of a plan whose groups recover alone.
 pub const UNCOORDINATED: &str = "uncoordinated";
 

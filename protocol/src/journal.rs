@@ -323,22 +323,31 @@ pub enum Event {
     },
 }
 
-/// Messages between the nodes of a run's MPI programs, as their relays counted them: what a log of them would cost.
+/// What is known of the nodes of a run's MPI programs: how many messages they sent each other, as their relays counted them,
+/// and whether each could go back alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Messages {
     /// The script, by its fingerprint: a script that was changed may be another program.
     pub script: String,
     /// Nodes that the script has.
     pub nodes: u32,
-    /// Messages from one node to another; of a long one each part counts.
+    /// The messages of the whole script; absent where not all of them were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Counted>,
+    /// Why these nodes could not go back one by one; absent if nothing is known against it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<String>,
+}
+
+/// Messages from one node to another; of a long one each part counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// How many.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// For how long they were counted, s.
+    /// In which time, s.
     pub over_s: f64,
-    /// Why the nodes of these programs could not recover one by one; absent if nothing is known against it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub together: Option<String>,
 }
 
 /// One line of a run's journal.

@@ -26,8 +26,8 @@ pub use calibration::{
 };
 pub use health::{Health, Part};
 pub use journal::{
-    Batch, Delivered, Event, FailureKind, FileAttributes, FileLink, FileLooks, Manifest, ManifestFile, Messages,
-    NOT_RESTORED, Record, RunKey,
+    Batch, Counted, Delivered, Event, FailureKind, FileAttributes, FileLink, FileLooks, Manifest, ManifestFile,
+    Messages, NOT_RESTORED, Record, RunKey,
 };
 pub use loan::{Chosen, ChosenState, Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Queue, Stay};
 pub use node::{

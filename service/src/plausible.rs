@@ -223,9 +223,10 @@ impl Look<'_> {
         self.length("script", &messages.script, LONGEST_NAME)?;
         self.length("together", messages.together.as_deref().unwrap_or_default(), LONGEST_TEXT)?;
         self.most("nodes", f64::from(messages.nodes), self.known.most_nodes as f64)?;
-        self.most("count", messages.count as f64, MOST_BYTES as f64)?;
-        self.most("bytes", messages.bytes as f64, MOST_BYTES as f64)?;
-        self.amount("over_s", messages.over_s)
+        let Some(counted) = messages.counted else { return Ok(()) };
+        self.most("count", counted.count as f64, MOST_BYTES as f64)?;
+        self.most("bytes", counted.bytes as f64, MOST_BYTES as f64)?;
+        self.amount("over_s", counted.over_s)
     }
 
     fn plan(&self, plan: &Plan) -> Result<(), Implausible> {

@@ -133,6 +133,9 @@ fn program(words: &[String], is_world: bool) -> Result<usize, String> {
     unsuited(&words[at..], &libraries, &folder).map_or(Ok(at), Err)
 }
 
+/// Why tasks on several nodes that are no MPI program go back together.
+const COMMON: &str = "it is no MPI program, and what its tasks on several nodes have in common is not known";
+
 /// Why the tasks of a call could not go back node by node.
 #[derive(Debug, thiserror::Error)]
 enum Together {
@@ -155,6 +158,8 @@ fn alone(words: &[String], is_world: bool, variable: impl Fn(&str) -> Option<Str
     let call = Call::read(words, &vec![1; nodes], variable);
     let gathered = call.and_then(|mut call| match is_world {
         true => call.gather().map_err(Unsplit::Whole),
+        // Nobody knows what they have in common.
+        false if call.groups().len() > 1 => Err(Unsplit::Whole(COMMON.to_string())),
         false => Ok(()),
     });
     match gathered {
@@ -386,11 +391,12 @@ mod tests {
             ("-w n2 prog", false, "--nodelist"),
             ("--mpi=pmix -N2 -n4 prog", true, "it needs some of them"),
             ("--mpi=pmix -n3 --label prog", true, "labels"),
+            ("-n2 prog", false, "what its tasks on several nodes have in common"),
         ] {
             let said = alone(line, is_world).unwrap_err().to_string();
             assert!(said.contains(why), "{line}: {said}");
         }
-        for (line, is_world) in [("--mpi=pmix -n6 prog", true), ("--mpi=pmix -n1 prog", true), ("-n2 prog", false)] {
+        for (line, is_world) in [("--mpi=pmix -n6 prog", true), ("--mpi=pmix -n1 prog", true), ("-n1 prog", false)] {
             assert!(alone(line, is_world).is_ok(), "{line}");
         }
     }

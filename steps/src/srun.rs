@@ -13,10 +13,11 @@ use crate::redirects::{Input, LABELS};
 use crate::resized;
 use crate::sandboxes::{self, Placed, Sandboxes};
 use crate::slurmd;
-use crate::streams::{self, Streams, distinct, is_pipe, regular};
+use crate::streams::{self, Inode, Streams, distinct, is_pipe, regular};
 use ::criu::line::{Line, Said};
 use host::mail::now_s;
 use host::supervise::{block_signals, exit_code, unblocked};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
@@ -25,7 +26,7 @@ use slurm::{JobState, Slurm};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -218,7 +219,8 @@ fn hold(
         let input = input(&placed.call.input, &calls.output(&format!("{name}.in")), near)?;
         let srun = (words.name != NAME).then(|| real_srun(&["--mpi=none"]).ok_or("there is no srun")).transpose()?;
         let reads_input = || input.is_some().then(|| "it reads standard input, or a file by --input".to_string());
-        let together = placed.together.clone().or_else(reads_input);
+        let adds = || adds_to_file(&sandboxes.common).then(|| "it adds to a file (srun ... >> FILE)".to_string());
+        let together = placed.together.clone().or_else(reads_input).or_else(adds);
         sandboxes.words(&placed, name, *before, input).map(|words| (words, reads, srun, together))
     });
     let (inside, reads, srun, together) = match inside {
@@ -256,6 +258,18 @@ fn hold(
     }
     real.args(inside);
     Some(Held { line, sandboxed: true, starts })
+}
+
+/// Whether this call adds to a file that is none of the job's own, `common`.
+fn adds_to_file(common: &[Inode]) -> bool {
+    let adds = |descriptor: i32| {
+        let is_own = regular(descriptor).is_some_and(|(m, _)| !common.contains(&(m.dev(), m.ino())));
+        // SAFETY: the descriptor is one that a program is started with, and stays open.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        let flags = fcntl(descriptor, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate);
+        is_own && flags.is_ok_and(|flags| flags.contains(OFlag::O_APPEND))
+    };
+    [1, 2].into_iter().any(adds)
 }
 
 /// Tells the driver of a step whose tasks are in no sandbox, and the user why.

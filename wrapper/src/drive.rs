@@ -28,7 +28,7 @@ use job::run_folder::RunFolder;
 use job::writers;
 use nix::sys::signal::{SigSet, Signal};
 use options::{Resume, Settings};
-use planner::UNCOORDINATED;
+use planner::{COORDINATED, UNCOORDINATED};
 use protocol::{Incarnation, Plan, Request, RunKey};
 use slurm::Slurm;
 use std::io;
@@ -48,9 +48,6 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Exit code of a job that was asked to end before it began: 128 + SIGTERM.
 const TERMINATED: i32 = 143;
-
-/// The protocol of a plan whose nodes all go back.
-const TOGETHER: &str = "coordinated";
 
 /// The run, `cluster/run`, for everything that a wrapper starts.
 const RUN: &str = "JOULEPOINT_RUN";
@@ -229,11 +226,6 @@ impl<'a> Run<'a> {
         // What the plan sets counts from here on as if the user had set it.
         match planned.settings.take() {
             Some(settings) => {
-                let groups = settings.groups;
-                protocol::say!(
-                    "joulepoint: planned as uncoordinated: of {groups} nodes that compute, only one that is lost goes back to \
-                     its last checkpoint; --ft-energy-protocol=coordinated has all of them go back"
-                );
                 Run { given: Given { settings: &settings, ..self.given }, ..self }.follow(planned, lender, end_s)
             }
             None => self.follow(planned, lender, end_s),
@@ -264,10 +256,20 @@ impl<'a> Run<'a> {
         if places.is_none() && !self.former.groups.groups.is_empty() && had_enough {
             return Ok((groups::launch::lacking_nodes(&mut cluster, &mut self.folder), None));
         }
-        if places.is_none() && !planned.plan.options.is_empty() {
-            // A later wrapper goes on as this one begins.
-            planned.plan.options.clear();
-            planned.plan.protocol = TOGETHER.to_string();
+        match &places {
+            _ if planned.plan.options.is_empty() => {}
+            Some(places) => protocol::say!(
+                "joulepoint: planned as uncoordinated: of the {} nodes that compute, one that is lost goes back to its last \
+                 checkpoint alone; --ft-energy-protocol=coordinated has all of them go back",
+                places.groups.len()
+            ),
+            // Such a one waits for its nodes.
+            None if self.former.resumes => {}
+            None => {
+                // A later wrapper goes on as this one begins.
+                planned.plan.options.clear();
+                planned.plan.protocol = COORDINATED.to_string();
+            }
         }
         if places.is_some() && planned.plan.checkpoint_hz.take().is_some() {
             let reason = "groups checkpoint at the nodes' own CPU frequency: one may write while another works";

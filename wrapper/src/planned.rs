@@ -44,6 +44,9 @@ pub(crate) struct Planned {
     pub prospect: Prospect,
 }
 
+/// The value of an option that leaves it to the plan.
+const AUTO: &str = "auto";
+
 /// Why the nodes of a run that goes on do not recover one by one from now on.
 const BEGAN_TOGETHER: &str = "the run began with all nodes going back together, and goes on so";
 
@@ -56,18 +59,16 @@ pub(crate) fn plan(
     end_s: Option<f64>,
     former: &Former,
 ) -> Planned {
-    let set = |options: &BTreeMap<String, String>| with(asked.request, options, asked.site);
-    if let Some(Ok((request, settings))) = (!former.options.is_empty()).then(|| set(&former.options)) {
-        let changed = Asked { request: &request, settings: &settings, ..*asked };
-        let mut plan = ask(&changed, controller, end_s, None);
-        plan.options = former.options.clone();
-        return Planned { settings: Some(settings.clone()), ..equip(&changed, plan, runs, former.made_by) };
+    if !former.options.is_empty() {
+        return again(asked, runs, controller, end_s, former);
     }
-    let plan = ask(asked, controller, end_s, former.resumes.then_some(BEGAN_TOGETHER));
+    // Groups that the user asks for are no matter of the plan.
+    let stays = former.resumes && asked.settings.protocol != Some(options::Protocol::Uncoordinated);
+    let plan = ask(asked, controller, end_s, stays.then_some(BEGAN_TOGETHER));
     if plan.options.is_empty() {
         return equip(asked, plan, runs, former.made_by);
     }
-    let why = match set(&plan.options) {
+    let why = match with(asked.request, &plan.options, &asked.site.defaults) {
         Ok((request, settings)) => {
             let changed = Asked { request: &request, settings: &settings, ..*asked };
             let planned = equip(&changed, plan, runs, former.made_by);
@@ -81,14 +82,54 @@ pub(crate) fn plan(
     equip(asked, ask(asked, controller, end_s, Some(&why)), runs, former.made_by)
 }
 
-/// A request with more options, which stand below its own, and its settings.
-fn with(request: &Request, more: &BTreeMap<String, String>, site: &Site) -> Result<(Request, Settings), Refusal> {
+/// The plan of a run that goes on with the groups that an earlier plan has made. Without a checkpoint it may begin as a whole,
+/// with one it waits where they cannot be had.
+fn again(asked: &Asked<'_>, runs: &Path, controller: &Controller, end_s: Option<f64>, former: &Former) -> Planned {
+    let options = &former.options;
+    // What the site sets now must not keep a run from its checkpoints.
+    let set = with(asked.request, options, &asked.site.defaults);
+    let why = match set.or_else(|_| with(asked.request, options, &BTreeMap::new())) {
+        Ok((request, mut settings)) => {
+            let nodes = asked.me.nodes.len() as u32;
+            // Each group has one node, however many there are now.
+            settings.spare = nodes.saturating_sub(settings.groups);
+            let changed = Asked { request: &request, settings: &settings, ..*asked };
+            let mut plan = ask(&changed, controller, end_s, None);
+            plan.options = options.clone();
+            let mut planned = equip(&changed, plan, runs, former.made_by);
+            let why = match planned.chosen {
+                _ if nodes < settings.groups => {
+                    format!("{} groups need as many nodes, and there are {nodes}", settings.groups)
+                }
+                Some(options::Engine::Criu) => String::new(),
+                _ => planned.prospect.protection.reason.clone(),
+            };
+            if why.is_empty() || former.made_by.is_some() {
+                let refused = (!why.is_empty()).then(|| format!("the groups of this run cannot go on: {why}"));
+                planned.prospect.refused = planned.prospect.refused.or(refused);
+                return Planned { settings: Some(settings.clone()), ..planned };
+            }
+            why
+        }
+        Err(refusal) => refusal.to_string(),
+    };
+    equip(asked, ask(asked, controller, end_s, Some(&why)), runs, former.made_by)
+}
+
+/// A request with more options, which stand below its own and above a site's defaults, and its settings.
+fn with(
+    request: &Request,
+    more: &BTreeMap<String, String>,
+    defaults: &BTreeMap<String, String>,
+) -> Result<(Request, Settings), Refusal> {
     let mut request = request.clone();
+    // What is left open is said by nobody.
+    request.settings.retain(|name, setting| !more.contains_key(name) || setting.value != AUTO);
     for (name, value) in more {
         let setting = || Setting { value: value.clone(), source: Source::Default };
         request.settings.entry(name.clone()).or_insert_with(setting);
     }
-    let settings = options::resolve(&request, &site.defaults)?;
+    let settings = options::resolve(&request, defaults)?;
     Ok((request, settings))
 }
 
@@ -221,4 +262,29 @@ fn is_component() -> bool {
     let variable = |name| std::env::var(name).ok();
     let leader = variable("SLURM_JOB_ID_HET_GROUP_0");
     variable("SLURM_HET_SIZE").is_some() && (leader.is_none() || leader == variable("SLURM_JOB_ID"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_plan_sets_stands_below_what_its_user_has_said_and_above_the_site() {
+        let pairs = |all: &[(&str, &str)]| all.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect();
+        let set: BTreeMap<String, String> =
+            pairs(&[("ft-energy-protocol", "uncoordinated"), ("ft-energy-groups", "2"), ("ft-energy-log", "disk")]);
+        let request = |name: &str, value: &str| {
+            let setting = Setting { value: value.to_string(), source: Source::Option };
+            let on = Setting { value: String::new(), source: Source::Option };
+            Request { settings: [("ft-energy".to_string(), on), (name.to_string(), setting)].into() }
+        };
+        let site = pairs(&[("ft-energy-keep", "5")]);
+        let (_, settings) = with(&request("ft-energy-log", "memory"), &set, &site).expect("accepted");
+        assert_eq!((settings.groups, settings.log, settings.keep), (2, Some(options::Log::Memory), 5));
+        let (_, open) = with(&request("ft-energy-protocol", "auto"), &set, &site).expect("accepted");
+        assert_eq!(open.protocol, Some(options::Protocol::Uncoordinated));
+        let contradicts = pairs(&[("ft-energy-done", "run.cpt")]);
+        assert!(with(&request("ft-energy-spare", "1"), &set, &contradicts).is_err(), "files that all groups share");
+        assert!(with(&request("ft-energy-spare", "1"), &set, &BTreeMap::new()).is_ok());
+    }
 }

@@ -6,7 +6,7 @@ use crate::setup::{
     EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED, VERDICT_LIMIT_S, ended_as, failure,
 };
 use policy::decide::Why;
-use protocol::{Event, FailureKind, Phase};
+use protocol::{Event, FailureKind, Messages, Phase};
 
 impl Driver<'_> {
     /// The script ended: by itself, by a crash, or with a node; or a step was lost. None if the script goes on after that.
@@ -287,13 +287,19 @@ impl Driver<'_> {
         Outcome::Ended(exit_code)
     }
 
+    /// What is known of the messages of the script. Those of its part say nothing of the whole.
+    fn messages(&self, state: &str) -> Option<Messages> {
+        let is_whole = state == "completed" && !self.setup.resumes;
+        let messages = self.ports.engine.messages()?;
+        let counted = messages.counted.filter(|_| is_whole);
+        (counted.is_some() || messages.together.is_some()).then_some(Messages { counted, ..messages })
+    }
+
     /// Writes the last records: whoever still waits for a checkpoint learns that there will be none.
     fn end(&mut self, state: &str, exit_code: i32) {
         self.give_up();
         let mut events = self.desk.fail_waiting(&format!("the run ended before: {state}"));
-        // Of a script that has skipped steps which had ended before, the part that is left says nothing of the whole.
-        let messages = self.ports.engine.messages().filter(|_| !self.setup.resumes);
-        events.extend(messages.map(Event::Messages));
+        events.extend(self.messages(state).map(Event::Messages));
         events.push(Event::Ended { state: state.to_string(), exit_code });
         self.note(events);
     }

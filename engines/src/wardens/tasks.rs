@@ -12,8 +12,8 @@ pub(super) struct State {
     pub(super) steps: BTreeMap<u64, Step>,
     /// Calls of which a task was lost, or has ended with an error of its own: Slurm ends the others for that.
     pub(super) broken: BTreeSet<String>,
-    /// By call and rank: what tasks that have ended have sent to others.
-    pub(super) sent: BTreeMap<(String, u32), Sent>,
+    /// By call and rank: what tasks with a part of an MPI program have sent to others, if that was counted.
+    pub(super) sent: BTreeMap<(String, u32), Option<Sent>>,
     /// Why the nodes of some call could not go back one by one.
     pub(super) together: Option<String>,
 }

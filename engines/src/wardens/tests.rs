@@ -273,6 +273,13 @@ fn what_the_ranks_of_all_nodes_have_sent_is_added_up_until_the_script_begins_ane
             thread::sleep(Duration::from_millis(5));
         }
     }
+    let of = Member { ranks: Some("0/1".into()), ..member("b.1", 0, 2) };
+    let mut uncounted = line::call(run.path(), &Hello::Task(of)).unwrap();
+    uncounted.tell(&ended(1)).unwrap();
+    while wardens.sent().is_some() {
+        assert!(Instant::now() < limit, "a part is told for the whole");
+        thread::sleep(Duration::from_millis(5));
+    }
     wardens.forget();
     assert_eq!(wardens.sent(), None);
     assert!(wardens.together().is_some(), "a call that is not made again is still one of the script's");

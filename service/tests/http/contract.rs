@@ -193,9 +193,7 @@ fn events(plan: Plan) -> Vec<Event> {
         Event::Messages(protocol::Messages {
             script: "5eed".into(),
             nodes: 2,
-            count: 7,
-            bytes: 70,
-            over_s: 1.5,
+            counted: Some(protocol::Counted { count: 7, bytes: 70, over_s: 1.5 }),
             together: Some("it reads a pipe".into()),
         }),
         Event::Ordered {

@@ -106,7 +106,7 @@ pub struct Call {
     is_mpi: bool,
     /// CPUs of each task, if it says it.
     cpus_per_task: Option<usize>,
-    /// CPUs of a node, as far as that is known.
+    /// CPUs that each node has at least, as far as that is known.
     cpus: Option<usize>,
     /// Each share is one task, which starts the others.
     is_gathered: bool,
@@ -211,8 +211,10 @@ impl Call {
         if least > all {
             return Err(Unsplit::Refused(format!("Only allocated {all} nodes asked for {least}")));
         }
-        call.cpus = variable(CPUS).and_then(|list| most_cpus(&list));
-        let (cpus, cpus_per_task) = (call.cpus.map(|cpus| cpus * all), call.cpus_per_task.unwrap_or(1));
+        // A group's ranks may be on the node that has fewest.
+        call.cpus = variable(CPUS).and_then(|list| least_cpus(&list));
+        let most = variable(CPUS).and_then(|list| most_cpus(&list));
+        let (cpus, cpus_per_task) = (most.map(|cpus| cpus * all), call.cpus_per_task.unwrap_or(1));
         let tasks: usize = call.tasks().iter().flatten().sum();
         if !overcommits && cpus.is_some_and(|cpus| tasks.saturating_mul(cpus_per_task) > cpus) {
             let job = variable("SLURM_JOB_ID").unwrap_or_default();

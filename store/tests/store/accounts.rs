@@ -496,8 +496,7 @@ fn a_new_run_is_told_in_which_run_its_program_did_not_repeat_itself() {
 #[test]
 fn a_new_run_is_told_what_nodes_of_earlier_ones_have_told_each_other_the_newest_first() {
     both(|store| {
-        let counted =
-            |count: u64| Messages { script: "5eed".into(), nodes: 2, count, over_s: 1.0, ..Messages::default() };
+        let counted = |nodes: u32| Messages { script: "5eed".into(), nodes, ..Messages::default() };
         let of = |store: &mut Store, name: &str| store.history("alice", name).expect("history").messages;
         assert_eq!(of(store, "heat"), []);
         for (job, count) in [(7, Some(70)), (8, None), (9, Some(90))] {
