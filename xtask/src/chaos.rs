@@ -65,7 +65,7 @@ pub fn run(campaign: &Campaign) -> Result<()> {
     Ok(())
 }
 
-/// Plays histories on one cluster until none is left; after one that fails, on a new one.
+/// Plays histories on one cluster until none is left; after one that fails, or in which Slurm lost jobs, on a new one.
 fn one_after_the_other(
     campaign: &Campaign,
     cluster: usize,
@@ -88,8 +88,10 @@ fn one_after_the_other(
         tell(&playing, &history, &outcome);
         sum.lock().unwrap_or_else(PoisonError::into_inner).add(&history, &outcome);
         // One that failed stays as it is, to be looked at.
-        if outcome.wrong.is_empty() {
-            lab = Some(playing);
+        match outcome.wrong.is_empty() {
+            true if playing.is_forgetful => playing.remove()?,
+            true => lab = Some(playing),
+            false => {}
         }
     }
 }

@@ -89,18 +89,33 @@ impl Bystander {
         Ok(Bystander { jobs, idle: idle(site, &folder)? })
     }
 
-    /// Ends the idle allocation and waits for the jobs; what was done to any of them without an excuse.
+    /// Slurm's numbers of all.
+    pub fn ids(&self) -> impl Iterator<Item = u32> {
+        self.jobs.iter().map(|(job, _)| *job).chain([self.idle])
+    }
+
+    /// Ends the idle allocation and waits for the jobs, but for those that Slurm has `lost`; what was done to any of them
+    /// without an excuse.
     ///
     /// # Errors
     /// Slurm does not tell.
-    pub fn judge(&self, site: &Site, queue: &Queue, harms: &[Harm], limit: Duration) -> Result<Vec<String>> {
+    pub fn judge(
+        &self,
+        site: &Site,
+        queue: &Queue,
+        harms: &[Harm],
+        lost: &[u32],
+        limit: Duration,
+    ) -> Result<Vec<String>> {
         let mut touched = Vec::new();
         let excused = |job: u32| harms.iter().any(|harm| harm.excuses(&queue.of(job)));
-        if site.state(self.idle)? != "RUNNING" && !excused(self.idle) {
-            touched.push(format!("the idle allocation {} is {}", self.idle, site.state(self.idle)?));
+        if !lost.contains(&self.idle) {
+            if site.state(self.idle)? != "RUNNING" && !excused(self.idle) {
+                touched.push(format!("the idle allocation {} is {}", self.idle, site.state(self.idle)?));
+            }
+            site.cluster.output(site.cluster.command("scancel").arg(self.idle.to_string()))?;
         }
-        site.cluster.output(site.cluster.command("scancel").arg(self.idle.to_string()))?;
-        for (job, file) in &self.jobs {
+        for (job, file) in self.jobs.iter().filter(|(job, _)| !lost.contains(job)) {
             let over = ["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT", "BOOT_FAIL"];
             let waited = site.wait_state(*job, &over, limit);
             let restarts = site.cluster.job(*job)?.get("Restarts").cloned().context("restarts")?;

@@ -116,11 +116,17 @@ pub fn may_die_at_end(faults: &[Fault]) -> bool {
     faults.contains(&Fault::Order(Order::Scancel)) && faults.iter().any(is_death)
 }
 
-/// Whether Slurm does not know a job any more: it is on disk only after some seconds, and slurmctld was killed.
-pub fn is_lost_by_slurm(site: &Site, job: &Job, faults: &[Fault]) -> Result<bool> {
-    let output = site.cluster.command("scontrol").args(["show", "job", &job.id.to_string()]).output()?;
-    let is_unknown = String::from_utf8_lossy(&output.stderr).contains("Invalid job id");
-    Ok(is_unknown && faults.contains(&Fault::KillDaemon(Daemon::Slurmctld)))
+/// Which of these jobs Slurm does not know any more: one is on disk only after some seconds, and slurmctld was killed.
+///
+/// # Errors
+/// Slurm does not tell.
+pub fn lost_by_slurm(site: &Site, jobs: impl Iterator<Item = u32>, faults: &[Fault]) -> Result<Vec<u32>> {
+    if !faults.contains(&Fault::KillDaemon(Daemon::Slurmctld)) {
+        return Ok(Vec::new());
+    }
+    let said = site.cluster.output(site.cluster.command("squeue").args(["-h", "-a", "-t", "all", "-o", "%A"]))?;
+    let known: BTreeSet<u32> = said.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    Ok(jobs.filter(|job| !known.contains(job)).collect())
 }
 
 /// The folder of a job's run; none, if it has not got as far.

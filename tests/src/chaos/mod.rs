@@ -39,6 +39,8 @@ pub struct Lab {
     own: [PathBuf; 2],
     mounts: BTreeMap<String, usize>,
     played: usize,
+    /// Whether Slurm has lost jobs of it, whose numbers it gives to others: no history is to follow on it.
+    pub is_forgetful: bool,
 }
 
 /// What a history came to.
@@ -79,7 +81,7 @@ impl Lab {
         jobs::build(&site)?;
         let nodes = site.cluster.nodes.iter();
         let mounts = nodes.map(|n| Ok((n.clone(), checks::mounts_of(&site, n)?))).collect::<Result<_>>()?;
-        Ok(Lab { site, disks, own, mounts, played: 0 })
+        Ok(Lab { site, disks, own, mounts, played: 0, is_forgetful: false })
     }
 
     /// Ends it and removes its folders.
@@ -130,8 +132,11 @@ impl Lab {
         field.settle(PATIENCE)?;
         let harms = std::mem::take(&mut field.harms);
         drop(field);
-        self.judge(outcome, &mut jobs, &struck)?;
-        outcome.wrong.extend(bystander.judge(&self.site, &queue, &harms, WALLTIME)?);
+        let faults: Vec<Fault> = struck.iter().map(|(fault, _)| *fault).collect();
+        let lost = checks::lost_by_slurm(&self.site, ids.iter().copied().chain(bystander.ids()), &faults)?;
+        self.is_forgetful |= !lost.is_empty();
+        self.judge(outcome, &mut jobs, &struck, &lost)?;
+        outcome.wrong.extend(bystander.judge(&self.site, &queue, &harms, &lost, WALLTIME)?);
         self.look_for_leavings(outcome, &ids)?;
         // What is right needs no more room in memory.
         let folders = ids.iter().filter(|_| outcome.wrong.is_empty());
@@ -140,12 +145,17 @@ impl Lab {
     }
 
     /// What became of each job, and of its run's folder and records.
-    fn judge(&self, outcome: &mut Outcome, jobs: &mut [Job], struck: &[(Fault, Option<Vec<usize>>)]) -> Result<()> {
+    fn judge(
+        &self,
+        outcome: &mut Outcome,
+        jobs: &mut [Job],
+        struck: &[(Fault, Option<Vec<usize>>)],
+        lost: &[u32],
+    ) -> Result<()> {
         let over = ["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT", "BOOT_FAIL"];
         let mut ends = Vec::new();
         for (i, job) in jobs.iter_mut().enumerate() {
-            let all: Vec<Fault> = struck.iter().map(|(fault, _)| *fault).collect();
-            if checks::is_lost_by_slurm(&self.site, job, &all)? {
+            if lost.contains(&job.id) {
                 let lost = Ended::Honest("slurmctld was killed before it had written the job down".into());
                 let _ = writeln!(outcome.told, "job {}: {lost:?}", job.id);
                 outcome.honest += 1;
