@@ -117,7 +117,11 @@ impl Bystander {
         }
         for (job, file) in self.jobs.iter().filter(|(job, _)| !lost.contains(job)) {
             let over = ["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT", "BOOT_FAIL"];
-            let waited = site.wait_state(*job, &over, limit);
+            let waited = site.wait(&format!("job {job} in {over:?}"), limit, |site| {
+                let state = site.state(*job)?;
+                begin_now(site, *job, &state)?;
+                Ok(over.contains(&state.as_str()).then_some(state))
+            });
             let restarts = site.cluster.job(*job)?.get("Restarts").cloned().context("restarts")?;
             let said = fs::read_to_string(file).unwrap_or_default();
             // A slurmctld that is killed before it has written down a job's end takes it for running when it is back.
@@ -140,6 +144,15 @@ impl Bystander {
         }
         Ok(touched)
     }
+}
+
+/// Begins a job that Slurm has put back into the queue: it would wait for two minutes, and with it the history.
+fn begin_now(site: &Site, job: u32, state: &str) -> Result<()> {
+    if state == "PENDING" && site.cluster.job(job)?.get("Reason").is_some_and(|reason| reason == "BeginTime") {
+        let job = format!("jobid={job}");
+        site.cluster.output(site.cluster.command("scontrol").args(["update", &job, "starttime=now"]))?;
+    }
+    Ok(())
 }
 
 /// An allocation without steps.
