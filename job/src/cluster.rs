@@ -39,8 +39,19 @@ pub struct Job {
     slurm: Arc<Slurm>,
     job: u32,
     restart_count: u32,
-    started_s: f64,
+    since: Since,
     controller: Arc<Controller>,
+}
+
+/// The beginning of this record.
+#[derive(Clone, Copy)]
+struct Since {
+    /// By this host's clock.
+    started_s: f64,
+    /// By a clock that nobody sets.
+    begun: Instant,
+    /// Whether a node that boots is lost, though Slurm leaves it to the job.
+    counts_boots: bool,
 }
 
 /// The controller service, and what it said last.
@@ -110,12 +121,18 @@ impl Controller {
 impl Job {
     /// A job in its current record.
     pub fn new(slurm: Arc<Slurm>, job: u32, restart_count: u32, controller: Arc<Controller>) -> Job {
-        Job { slurm, job, restart_count, started_s: host::mail::now_s(), controller }
+        let since = Since { started_s: host::mail::now_s(), begun: Instant::now(), counts_boots: false };
+        Job { slurm, job, restart_count, since, controller }
+    }
+
+    /// A node that boots is lost from now on: no part of the run begins again there in this record.
+    pub fn count_boots(&mut self) {
+        self.since.counts_boots = true;
     }
 
     /// Tells the driver of every node that dies and every order that comes from now on.
     pub fn watch(&self, post: &Post) {
-        let (controller, post, started_s) = (self.controller.clone(), post.clone(), self.started_s);
+        let (controller, post, of) = (self.controller.clone(), post.clone(), self.since);
         thread::spawn(move || {
             let (mut told, mut since) = (Vec::new(), 0);
             // The controller must have the first record to know whose run this is.
@@ -126,7 +143,7 @@ impl Job {
                     continue;
                 };
                 since = health.news;
-                for (node, at_s) in dead(&health.nodes, started_s) {
+                for (node, at_s) in dead(&health.nodes, &of) {
                     if !told.contains(&node) {
                         told.push(node.clone());
                         post.tell(Happening::NodeLost { node, at_s });
@@ -144,7 +161,7 @@ impl Job {
     fn has_lost_a_node(&self) -> bool {
         let nodes = self.controller.health().nodes;
         let doomed = |h: NodeHealth| NodeHealth { dead: h.dead || h.doomed, ..h };
-        !dead(&nodes.into_iter().map(doomed).collect::<Vec<_>>(), self.started_s).is_empty()
+        !dead(&nodes.into_iter().map(doomed).collect::<Vec<_>>(), &self.since).is_empty()
     }
 
     /// Slurm forgets that it requeued a job for another one's sake; only accounting tells, a moment later.
@@ -152,7 +169,7 @@ impl Job {
         let limit = Instant::now() + ACCOUNTED_LIMIT;
         loop {
             let lives = self.slurm.accounted(self.job).unwrap_or_default();
-            let ended = lives.iter().find(|l| l.end_s.is_some_and(|end_s| end_s >= self.started_s.floor()));
+            let ended = lives.iter().find(|l| l.end_s.is_some_and(|end_s| end_s >= self.since.started_s.floor()));
             match ended {
                 Some(life) if life.state == JobState::Preempted => return FailureKind::Preempted,
                 None if Instant::now() < limit => thread::sleep(LOOK),
@@ -163,21 +180,24 @@ impl Job {
 }
 
 /// Nodes that died since the job began, or were found dead since, with when they were heard last. One that was found dead
-/// before may be on its way back: Slurm has given it to us.
-fn dead(health: &[NodeHealth], started_s: f64) -> Vec<(String, f64)> {
-    let now_s = host::mail::now_s();
+/// before may be on its way back: Slurm has given it to us. One that has booted since then runs nothing of ours any more,
+/// which Slurm need not notice, and `srun` ends with 0.
+fn dead(health: &[NodeHealth], of: &Since) -> Vec<(String, f64)> {
+    let (now_s, began_ago_s) = (host::mail::now_s(), of.begun.elapsed().as_secs_f64());
     let last_heard_s = |h: &NodeHealth| now_s - h.silent_s.unwrap_or(0.0);
-    let is_found_since = |h: &NodeHealth| h.found_dead_s.is_some_and(|found_s| now_s - found_s >= started_s);
-    health
-        .iter()
-        .filter(|h| h.dead && (last_heard_s(h) >= started_s || is_found_since(h)))
-        .map(|h| (h.node.clone(), last_heard_s(h)))
-        .collect()
+    let is_found_since = |h: &NodeHealth| h.found_dead_s.is_some_and(|found_s| now_s - found_s >= of.started_s);
+    let died = |h: &NodeHealth| h.dead && (last_heard_s(h) >= of.started_s || is_found_since(h));
+    let booted_s = |h: &NodeHealth| h.booted_s.filter(|ago_s| of.counts_boots && *ago_s <= began_ago_s);
+    let at_s = |h: &NodeHealth| match booted_s(h) {
+        _ if died(h) => Some(last_heard_s(h)),
+        booted_s => booted_s.map(|ago_s| now_s - ago_s),
+    };
+    health.iter().filter_map(|h| Some((h.node.clone(), at_s(h)?))).collect()
 }
 
 impl Cluster for Job {
     fn dead_nodes(&mut self) -> Vec<(String, f64)> {
-        dead(&self.controller.health().nodes, self.started_s)
+        dead(&self.controller.health().nodes, &self.since)
     }
 
     fn suspects(&mut self) -> bool {
@@ -240,9 +260,8 @@ pub fn persistently(requeue: impl Fn() -> Result<(), slurm::Error>) -> Result<()
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_node_that_slurm_gives_to_a_job_before_it_is_known_to_be_dead_is_lost() {
-        let node = |silent_s: f64, found_dead_s: Option<f64>| NodeHealth {
+    fn node(silent_s: f64, found_dead_s: Option<f64>) -> NodeHealth {
+        NodeHealth {
             node: "n1".into(),
             url: String::new(),
             silent_s: Some(silent_s),
@@ -250,11 +269,29 @@ mod tests {
             dead: true,
             doomed: true,
             found_dead_s,
+            booted_s: None,
             job: None,
-        };
-        let started_s = host::mail::now_s() - 10.0;
-        let is_lost = |silent_s, found_dead_s| !dead(&[node(silent_s, found_dead_s)], started_s).is_empty();
+        }
+    }
+
+    fn since(ago_s: u64, counts_boots: bool) -> Since {
+        let begun = Instant::now().checked_sub(Duration::from_secs(ago_s)).unwrap();
+        Since { started_s: host::mail::now_s() - ago_s as f64, begun, counts_boots }
+    }
+
+    #[test]
+    fn a_node_that_slurm_gives_to_a_job_before_it_is_known_to_be_dead_is_lost() {
+        let is_lost = |silent_s, found_dead_s| !dead(&[node(silent_s, found_dead_s)], &since(10, false)).is_empty();
         assert!(is_lost(5.0, Some(1.0)) && is_lost(5.0, None) && is_lost(12.0, Some(7.0)));
         assert!(!is_lost(60.0, Some(50.0)) && !is_lost(60.0, None), "it may be on its way back");
+    }
+
+    #[test]
+    fn a_node_that_has_booted_in_this_record_is_lost_where_boots_count() {
+        let booted = |ago_s| NodeHealth { dead: false, doomed: false, booted_s: Some(ago_s), ..node(0.1, None) };
+        let lost = dead(&[booted(6.0)], &since(10, true));
+        assert!(matches!(&lost[..], [(node, at_s)] if node == "n1" && (host::mail::now_s() - at_s - 6.0).abs() < 0.5));
+        assert!(dead(&[booted(6.0)], &since(10, false)).is_empty(), "a group may have begun there again");
+        assert!(dead(&[booted(60.0)], &since(10, true)).is_empty(), "the record began after it");
     }
 }

@@ -182,6 +182,10 @@ pub struct NodeHealth {
     /// How long ago it was found dead last, s; absent if it is not, or the controller is of a version that does not tell.
     #[serde(default)]
     pub found_dead_s: Option<f64>,
+    /// How long ago it was heard last in the boot before this one, s; absent if it was not seen to boot, or the controller is
+    /// of a version that does not tell.
+    #[serde(default)]
+    pub booted_s: Option<f64>,
     /// The last counters of the job that was asked about.
     pub job: Option<JobReading>,
 }

@@ -241,7 +241,8 @@ async fn health(
             // Slurm has not said yet that the job is this run's.
             nodes.iter_mut().for_each(|h| h.job = None);
         }
-        nodes.iter_mut().filter(|h| broker.has_lent(&run, &h.node)).for_each(|h| (h.dead, h.doomed) = (false, false));
+        let lent = nodes.iter_mut().filter(|h| broker.has_lent(&run, &h.node));
+        lent.for_each(|h| (h.dead, h.doomed, h.booted_s) = (false, false, None));
         Ok(RunHealth { news, nodes, orders })
     });
     Ok(Json(health.await??))

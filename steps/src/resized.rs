@@ -102,6 +102,7 @@ mod tests {
             dead: true,
             doomed: true,
             found_dead_s: None,
+            booted_s: None,
             job: None,
         }
     }

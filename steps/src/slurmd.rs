@@ -23,6 +23,11 @@ pub fn away(slurm: &Slurm, nodes: &[String]) -> Vec<String> {
     silent(&of_job, slurm.slurmd_port())
 }
 
+/// The first of the nodes that was started after a moment, by slurmctld's word.
+pub fn booted(nodes: &[Node], since_s: f64) -> Option<&str> {
+    nodes.iter().find(|node| node.boot_s.is_some_and(|boot_s| boot_s > since_s)).map(|node| node.name.as_str())
+}
+
 fn silent(nodes: &[Node], usual: u16) -> Vec<String> {
     let tries = parallel::each(nodes, |node| answers(node, usual));
     let failed = nodes.iter().zip(tries).filter(|(_, answers)| *answers == Some(false));
@@ -42,6 +47,14 @@ mod tests {
     fn node(name: &str, port: u16) -> Node {
         let line = format!("NodeName={name} NodeAddr=127.0.0.1 NodeHostName={name} Port={port} State=IDLE CPUTot=1");
         slurm::parse_node(&line).unwrap()
+    }
+
+    #[test]
+    fn a_node_that_was_started_after_a_step_has_lost_it() {
+        let started = |name: &str, boot_s| Node { boot_s, ..node(name, 1) };
+        let nodes = [started("n1", Some(50.0)), started("n2", Some(150.0)), started("n3", None)];
+        assert_eq!(booted(&nodes, 100.0), Some("n2"));
+        assert_eq!(booted(&nodes, 200.0), None);
     }
 
     #[test]

@@ -385,6 +385,7 @@ fn follow(
     let in_doubt = |code: i32| has_other_nodes() || code > 128 && sandboxed;
     let mut run = || {
         let ways = streams.redirect(&mut real)?;
+        let begun_s = now_s();
         let (child, signals) = spawn(&mut real)?;
         // Not before signals are blocked: a thread that does not block them would take the news of the end.
         let passing: Vec<Passing> = ways.into_iter().filter_map(|way| Passing::begin(way, end)).collect();
@@ -401,12 +402,13 @@ fn follow(
         // Somebody has ended the tasks, as the driver knows.
         let was_ended = held.as_mut().is_some_and(|h| matches!(h.line.hear(), Ok(Some(Said::Ending))));
         let mut asked = asked;
-        let doubts = match code {
-            0 => has_other_nodes() && !asked && is_job_over(calls, &signals, &mut asked)?,
-            _ => calls.is_closed() || !was_ended && in_doubt(code),
+        let doubt = match code {
+            0 if has_other_nodes() && !asked => doubt_of_end(calls, &signals, begun_s, &mut asked)?,
+            0 => None,
+            _ => (calls.is_closed() || !was_ended && in_doubt(code)).then_some(VERDICT),
         };
-        let waits = doubts && !asked;
-        Ok(Some((code, asked || waits && hold_back(calls, &signals)?)))
+        let waits = doubt.filter(|_| !asked);
+        Ok(Some((code, asked || waits.map_or(Ok(false), |limit| hold_back(calls, &signals, limit))?)))
     };
     let ended: io::Result<(i32, bool)> = loop {
         match run() {
@@ -449,8 +451,7 @@ enum Waited {
 
 /// Waits while a slurmd of the job's nodes is away, as it is when it is upgraded: a step could not be launched there.
 fn wait_for_slurmd(calls: &Calls, signals: &SignalFd) -> io::Result<Waited> {
-    let nodes = std::env::var("SLURM_JOB_NODELIST").ok().and_then(|list| slurm::expand_nodelist(&list).ok());
-    let (nodes, slurm) = (nodes.unwrap_or_default(), Slurm::new(None));
+    let (nodes, slurm) = (nodes_of_job(), Slurm::new(None));
     let mut away = slurmd::away(&slurm, &nodes);
     if away.is_empty() {
         return Ok(Waited::NotAway);
@@ -476,15 +477,21 @@ fn end() {
     let _ = nix::sys::signal::kill(Pid::this(), Signal::SIGTERM);
 }
 
+fn nodes_of_job() -> Vec<String> {
+    let nodes = std::env::var("SLURM_JOB_NODELIST").ok().and_then(|list| slurm::expand_nodelist(&list).ok());
+    nodes.unwrap_or_default()
+}
+
 fn has_other_nodes() -> bool {
     std::env::var("SLURM_JOB_NUM_NODES").is_ok_and(|n| n != "1")
 }
 
-/// Whether Slurm takes the job's nodes away, though the step seems to have ended well: `srun` says 0 of a task that died
-/// with its node. Where slurmctld does not answer it is asked again for a while, unless the script is stopped or somebody
-/// has `asked` the step to end.
-fn is_job_over(calls: &Calls, signals: &SignalFd, asked: &mut bool) -> io::Result<bool> {
-    let Some(job) = std::env::var("SLURM_JOB_ID").ok().and_then(|id| id.parse().ok()) else { return Ok(false) };
+/// How long the wrapper's word is to be waited for, though the step that began then seems to have ended well: `srun` says 0 of
+/// a task that died with its node. Slurm takes the job's nodes away, or has left one to it that has booted since. Where
+/// slurmctld does not answer it is asked again for a while, unless the script is stopped or somebody has `asked` the step
+/// to end.
+fn doubt_of_end(calls: &Calls, signals: &SignalFd, begun_s: f64, asked: &mut bool) -> io::Result<Option<Duration>> {
+    let Some(job) = std::env::var("SLURM_JOB_ID").ok().and_then(|id| id.parse().ok()) else { return Ok(None) };
     let mut trouble = None;
     let wanted = |pause| {
         match is_asked_to_end(signals, Instant::now() + pause) {
@@ -496,17 +503,29 @@ fn is_job_over(calls: &Calls, signals: &SignalFd, asked: &mut bool) -> io::Resul
     let waits = |e: &slurm::Error| {
         protocol::say!("joulepoint: slurmctld has to say whether the nodes of this step are still there: {e}");
     };
-    let known = Slurm::new(None).job_in_the_end(job, wanted, waits);
-    let is_over = known.is_some_and(|job| !matches!(job.state, JobState::Running | JobState::Suspended));
-    trouble.map_or(Ok(is_over || calls.is_closed()), Err)
+    let slurm = Slurm::new(None);
+    let known = slurm.job_in_the_end(job, wanted, waits);
+    let is_over = known.as_ref().is_some_and(|job| !matches!(job.state, JobState::Running | JobState::Suspended));
+    if let Some(e) = trouble {
+        return Err(e);
+    }
+    if is_over || calls.is_closed() {
+        return Ok(Some(VERDICT));
+    }
+    let since_s = known.and_then(|job| job.start_s).map_or(begun_s, |start_s| start_s.max(begun_s));
+    let nodes = slurm.nodes_of(&nodes_of_job()).unwrap_or_default();
+    Ok(slurmd::booted(&nodes, since_s).map(|node| {
+        protocol::say!("joulepoint: {node} has booted while this step ran there: its tasks are gone");
+        LEASE
+    }))
 }
 
 /// Keeps the script from going on to its next step when a node died: the wrapper hears of it and stops the script.
 /// Tells whether it did.
-fn hold_back(calls: &Calls, signals: &SignalFd) -> io::Result<bool> {
+fn hold_back(calls: &Calls, signals: &SignalFd, limit: Duration) -> io::Result<bool> {
     let begun = Instant::now();
     loop {
-        let limit = if calls.is_closed() { LEASE } else { VERDICT };
+        let limit = if calls.is_closed() { LEASE } else { limit };
         if begun.elapsed() > limit {
             return Ok(calls.is_closed());
         }

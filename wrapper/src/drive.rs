@@ -275,6 +275,9 @@ impl<'a> Run<'a> {
             let reason = "groups checkpoint at the nodes' own CPU frequency: one may write while another works";
             planned.plan.reasons.push(reason.into());
         }
+        if places.is_none() {
+            cluster.count_boots();
+        }
         if me.job.is_some() {
             cluster.watch(&self.post);
         }

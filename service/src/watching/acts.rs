@@ -97,6 +97,9 @@ impl Acts {
                 nodes::Action::Back { node } => {
                     tracing::info!(node, "a node that was dead is heard again");
                     self.watching.downs.lock().back(&node);
+                    // It may have booted, which is news if Slurm has left it to its jobs.
+                    let open = self.watching.open.lock().clone();
+                    open.iter().filter(|run| run.nodes.contains(&node)).for_each(|run| self.orders.tell(&run.key));
                     Ok(())
                 }
             };
