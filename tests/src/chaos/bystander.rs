@@ -119,7 +119,9 @@ impl Bystander {
             let over = ["COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT", "BOOT_FAIL"];
             let waited = site.wait(&format!("job {job} in {over:?}"), limit, |site| {
                 let state = site.state(*job)?;
-                begin_now(site, *job, &state)?;
+                if state == "PENDING" {
+                    go_on(site, *job, excused(*job))?;
+                }
                 Ok(over.contains(&state.as_str()).then_some(state))
             });
             let restarts = site.cluster.job(*job)?.get("Restarts").cloned().context("restarts")?;
@@ -146,13 +148,18 @@ impl Bystander {
     }
 }
 
-/// Begins a job that Slurm has put back into the queue: it would wait for two minutes, and with it the history.
-fn begin_now(site: &Site, job: u32, state: &str) -> Result<()> {
-    if state == "PENDING" && site.cluster.job(job)?.get("Reason").is_some_and(|reason| reason == "BeginTime") {
-        let job = format!("jobid={job}");
-        site.cluster.output(site.cluster.command("scontrol").args(["update", &job, "starttime=now"]))?;
-    }
-    Ok(())
+/// Does for a job that Slurm has put back into the queue what its user would: it begins at once, and not after two minutes.
+/// A slurmctld that was killed and has forgotten that the job ran launches it a second time, which its node refuses, and
+/// holds it for ever: it is cancelled, if that is `excused`.
+fn go_on(site: &Site, job: u32, excused: bool) -> Result<()> {
+    let reason = site.cluster.job(job)?.remove("Reason").unwrap_or_default();
+    let mut command = site.cluster.command(if reason == "BeginTime" { "scontrol" } else { "scancel" });
+    match reason.as_str() {
+        "BeginTime" => command.args(["update", &format!("jobid={job}"), "starttime=now"]),
+        "launch_failed_requeued_held" if excused => command.arg(job.to_string()),
+        _ => return Ok(()),
+    };
+    site.cluster.output(&mut command).map(drop)
 }
 
 /// An allocation without steps.
