@@ -70,8 +70,6 @@ pub struct CriuSteps {
     /// Launchers of MPI that the script names.
     launchers: Vec<&'static str>,
     of: Script,
-    /// How often the script has begun.
-    begun: u32,
 }
 
 /// Which script the steps are of.
@@ -222,7 +220,6 @@ impl CriuSteps {
             mpi,
             launchers,
             of,
-            begun: 0,
         })
     }
 }
@@ -239,7 +236,6 @@ impl Engine for CriuSteps {
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         is_own(&self.sandboxes.run)?;
         self.wardens.forget();
-        self.begun += 1;
         self.placements.over(&self.placements.of(PLACE));
         self.sandboxes.placement = Some(self.placements.of(PLACE).to_string());
         *self.attempt.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -298,10 +294,8 @@ impl Engine for CriuSteps {
 
     fn messages(&self) -> Option<Messages> {
         let begun = self.attempt.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.begun;
-        // A script that has begun again has skipped what had ended.
-        let sent = self.wardens.sent().filter(|_| self.begun == 1);
         let over_s = begun.elapsed().as_secs_f64();
-        let counted = sent.map(|Sent { messages, bytes }| Counted { count: messages, bytes, over_s });
+        let counted = self.wardens.sent().map(|Sent { messages, bytes }| Counted { count: messages, bytes, over_s });
         let Script { fingerprint, nodes } = self.of.clone();
         Some(Messages { script: fingerprint, nodes, counted, together: self.wardens.together() })
     }

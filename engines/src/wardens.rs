@@ -115,8 +115,10 @@ impl Wardens {
             messages: a.messages.saturating_add(b.messages),
             bytes: a.bytes.saturating_add(b.bytes),
         };
-        let all: Option<Vec<Sent>> = self.0.state().sent.values().copied().collect();
-        all?.into_iter().reduce(sum)
+        let state = self.0.state();
+        // A script that has begun again has skipped what had ended.
+        let all: Option<Vec<Sent>> = state.sent.values().copied().collect();
+        all.filter(|_| state.begun <= 1)?.into_iter().reduce(sum)
     }
 
     /// Why the nodes of the job's steps could not go back one by one, if one of them has said so.
@@ -135,6 +137,7 @@ impl Wardens {
         state.steps.clear();
         state.broken.clear();
         state.sent.clear();
+        state.begun += 1;
     }
 }
 

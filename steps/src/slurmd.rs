@@ -1,9 +1,14 @@
-//! Says which nodes of a job have no slurmd at the moment, so that a step that could not be launched there waits for it.
+//! Says which nodes of a job have no slurmd at the moment, so that a step that could not be launched there waits for it, and
+//! which have booted under a step.
 
+use host::mail::now_s;
 use host::parallel;
 use slurm::{Node, Slurm};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
+
+/// A step that has taken less has outlived no boot, s.
+const SHORTEST_BOOT_S: f64 = 3.0;
 
 /// Exit codes of an `srun` that could not launch its step: a slurmd that cannot be reached, one that does not answer.
 const NOT_LAUNCHED: [i32; 2] = [233, 140];
@@ -23,8 +28,22 @@ pub fn away(slurm: &Slurm, nodes: &[String]) -> Vec<String> {
     silent(&of_job, slurm.slurmd_port())
 }
 
-/// The first of the nodes that was started after a moment, by slurmctld's word.
-pub fn booted(nodes: &[Node], since_s: f64) -> Option<&str> {
+/// The nodes of the job in whose script this process runs.
+pub fn nodes_of_job() -> Vec<String> {
+    let nodes = std::env::var("SLURM_JOB_NODELIST").ok().and_then(|list| slurm::expand_nodelist(&list).ok());
+    nodes.unwrap_or_default()
+}
+
+/// A node that was started after a step on it began, by slurmctld's word. Of a step that has just begun it is not asked, so
+/// that scripts of many short steps cost slurmctld no more.
+pub fn has_booted(slurm: &Slurm, nodes: &[String], since_s: f64) -> Option<String> {
+    if now_s() - since_s < SHORTEST_BOOT_S {
+        return None;
+    }
+    booted(&slurm.nodes_of(nodes).unwrap_or_default(), since_s).map(str::to_string)
+}
+
+fn booted(nodes: &[Node], since_s: f64) -> Option<&str> {
     nodes.iter().find(|node| node.boot_s.is_some_and(|boot_s| boot_s > since_s)).map(|node| node.name.as_str())
 }
 

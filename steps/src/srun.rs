@@ -451,7 +451,7 @@ enum Waited {
 
 /// Waits while a slurmd of the job's nodes is away, as it is when it is upgraded: a step could not be launched there.
 fn wait_for_slurmd(calls: &Calls, signals: &SignalFd) -> io::Result<Waited> {
-    let (nodes, slurm) = (nodes_of_job(), Slurm::new(None));
+    let (nodes, slurm) = (slurmd::nodes_of_job(), Slurm::new(None));
     let mut away = slurmd::away(&slurm, &nodes);
     if away.is_empty() {
         return Ok(Waited::NotAway);
@@ -475,11 +475,6 @@ fn wait_for_slurmd(calls: &Calls, signals: &SignalFd) -> io::Result<Waited> {
 fn end() {
     protocol::say!("joulepoint: nobody reads the output of this step any more; it is ended");
     let _ = nix::sys::signal::kill(Pid::this(), Signal::SIGTERM);
-}
-
-fn nodes_of_job() -> Vec<String> {
-    let nodes = std::env::var("SLURM_JOB_NODELIST").ok().and_then(|list| slurm::expand_nodelist(&list).ok());
-    nodes.unwrap_or_default()
 }
 
 fn has_other_nodes() -> bool {
@@ -513,8 +508,8 @@ fn doubt_of_end(calls: &Calls, signals: &SignalFd, begun_s: f64, asked: &mut boo
         return Ok(Some(VERDICT));
     }
     let since_s = known.and_then(|job| job.start_s).map_or(begun_s, |start_s| start_s.max(begun_s));
-    let nodes = slurm.nodes_of(&nodes_of_job()).unwrap_or_default();
-    Ok(slurmd::booted(&nodes, since_s).map(|node| {
+    let booted = slurmd::has_booted(&slurm, &slurmd::nodes_of_job(), since_s);
+    Ok(booted.map(|node| {
         protocol::say!("joulepoint: {node} has booted while this step ran there: its tasks are gone");
         LEASE
     }))

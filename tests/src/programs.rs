@@ -188,7 +188,7 @@ proc tick {} { global i s done; incr i; incr s [expr {$i * $i}]; if {$i == 60} {
 after 200 tick; vwait done; puts $s
 END
 tclsh t.tcl > result"),
-    program("Redis", &["redis-server"], "redis-server --port 0 --unixsocket $PWD/socket --save '' > log & until [ -S socket ]; do sleep 0.1; done
+    program("Redis", &["redis-server"], "rm -f socket; redis-server --port 0 --unixsocket $PWD/socket --save '' > log & until [ -S socket ]; do sleep 0.1; done
 for i in $(seq 50); do redis-cli -s socket incrby k $i > /dev/null; sleep 0.2; done; redis-cli -s socket get k > result; redis-cli -s socket shutdown nosave; wait"),
     program("a file with holes", &[], "truncate -s 4G holes; exec 5<>holes; for i in $(seq 60); do echo $i >&5; sleep 0.2; done
 [ $(stat -c %b holes) -lt 1000 ] && head -c 200 holes | tr -d '\\0' > result"),

@@ -14,6 +14,8 @@ pub(super) struct State {
     pub(super) broken: BTreeSet<String>,
     /// By call and rank: what tasks with a part of an MPI program have sent to others, if that was counted.
     pub(super) sent: BTreeMap<(String, u32), Option<Sent>>,
+    /// How often the script has begun.
+    pub(super) begun: u32,
     /// Why the nodes of some call could not go back one by one.
     pub(super) together: Option<String>,
 }
