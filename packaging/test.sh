@@ -113,7 +113,7 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
 (
     run_real "$work/groups" groups
     run_real "$work/mpi" mpi
-    run_real "$work/steps" steps
+    run_real "$work/steps" steps --skip _died
 ) &
 groups=$!
 (
@@ -134,6 +134,7 @@ floor_real "the plan before the job" choice
 floor_real "calibration on a real Slurm" calibration
 floor_real "loans of idle nodes" loans
 floor_real "protected, or told that not" protection
+floor_real "steps whose nodes die, by CRIU" steps _died
 floor "the user's pages, a shell to try" $suite user_page -- every_script_has every_program_of a_block_knows a_shell_to
 wait "$groups"
 tell "groups that recover alone" "$work/groups"
