@@ -55,8 +55,6 @@ pub struct Seats {
     pub(super) empties: Option<bool>,
     pub(super) dealt: Dealt,
     pub(super) within: Within,
-    /// The script's fingerprint.
-    pub(super) script: String,
     /// Why a call of the script runs without groups, if one does: the first.
     pub(super) without: Arc<Mutex<Option<String>>>,
 }
@@ -328,7 +326,7 @@ impl Seat {
 impl Shares for Seats {
     fn messages(&self) -> Option<Messages> {
         let together = self.without.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(Messages { script: self.script.clone(), together: Some(together), ..Messages::default() })
+        Some(Messages { script: self.dealt.script().to_string(), together: Some(together), ..Messages::default() })
     }
 
     fn start(

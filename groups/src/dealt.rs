@@ -37,6 +37,11 @@ impl Dealt {
         Dealt { file, script, state: Arc::new(Mutex::new(State { alike: BTreeMap::new(), groups })) }
     }
 
+    /// Fingerprint of the script.
+    pub(super) fn script(&self) -> &str {
+        &self.script
+    }
+
     /// Has the next call with this key go where it went before, or else to the groups that have the least to do. One that
     /// cannot be known again goes to the first groups.
     pub(super) fn deal(&self, key: Option<&str>, call: &mut Call, load: impl Fn(usize) -> usize) {

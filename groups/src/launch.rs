@@ -153,7 +153,6 @@ impl Launch<'_> {
             empties: (!self.setup.resumes).then(|| appends(&self.slurm) == Some(false)),
             dealt: Dealt::open(folder.path(), fingerprint(self.argv)),
             within: within.clone(),
-            script: fingerprint(self.argv),
             without: Arc::default(),
         };
         let board = Board::open(folder.path(), sizes, seats)?;

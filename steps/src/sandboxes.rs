@@ -91,7 +91,16 @@ pub fn record(call: &str) -> String {
 /// # Errors
 /// A sentence: they cannot.
 pub fn fit(words: &[String], is_world: bool) -> Result<usize, String> {
-    let (names, _) = split::options(words)?;
+    streams(words).map_err(|why| why.to_string())?;
+    program(words, is_world)
+}
+
+/// Whether a group can carry the streams of a call.
+///
+/// # Errors
+/// It cannot.
+fn streams(words: &[String]) -> Result<(), Together> {
+    let (names, _) = split::options(words).map_err(Together::Unfit)?;
     let unfit = |(name, value): &split::Named| match name.as_str() {
         name if is_label(name) => Some(LABELLED.to_string()),
         "input" => (value.as_deref() != Some("none")).then(|| "it reads an input (--input)".to_string()),
@@ -99,15 +108,15 @@ pub fn fit(words: &[String], is_world: bool) -> Result<usize, String> {
         _ => None,
     };
     if let Some(reason) = names.iter().find_map(unfit) {
-        return Err(reason);
+        return Err(Together::Unfit(reason));
     }
     if let Some(name) = MODES.iter().find(|name| std::env::var_os(name).is_some()) {
-        return Err(format!("{name} is set; {ELSEWHERE}"));
+        return Err(Together::Unfit(format!("{name} is set; {ELSEWHERE}")));
     }
     if LABELS.iter().any(|name| std::env::var_os(name).is_some()) {
-        return Err(LABELLED.to_string());
+        return Err(Together::Unfit(LABELLED.to_string()));
     }
-    program(words, is_world)
+    Ok(())
 }
 
 /// Where the program stands among the words of a call whose tasks sandboxes can hold, whatever its streams are.
@@ -147,12 +156,13 @@ enum Together {
     Nodes(#[from] slurm::Error),
 }
 
-/// Whether the tasks of a call could go back node by node, each node a recovery group; `is_world` if they are one MPI program.
+/// Whether the tasks of a call, of which sandboxes can hold the program, could go back node by node, each node a recovery group;
+/// `is_world` if they are one MPI program.
 ///
 /// # Errors
 /// They could not.
 fn alone(words: &[String], is_world: bool, variable: impl Fn(&str) -> Option<String>) -> Result<(), Together> {
-    fit(words, is_world).map_err(Together::Unfit)?;
+    streams(words)?;
     let list = variable("SLURM_JOB_NODELIST").unwrap_or_default();
     let nodes = slurm::expand_nodelist(&list)?.len().max(1);
     let call = Call::read(words, &vec![1; nodes], variable);

@@ -195,7 +195,6 @@ fn a_call_that_runs_without_groups_is_told_of_at_the_end() {
         empties: None,
         dealt: Dealt::open(run.path(), "5eed".to_string()),
         within: Within::Nothing,
-        script: "5eed".to_string(),
         without: Arc::default(),
     };
     let (ours, _theirs) = UnixStream::pair().unwrap();
