@@ -1,4 +1,5 @@
-/* A program with much memory that changes: memory MEGABYTES STEPS. Its output depends on every page. */
+/* A program with much memory that changes: memory MEGABYTES STEPS [PERCENT of the pages, all if absent]. Its output depends
+   on every page. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 int main(int argc, char **argv) {
     size_t words = (argc > 1 ? strtoul(argv[1], NULL, 10) : 64) << 17;
     int steps = argc > 2 ? atoi(argv[2]) : 100;
+    size_t changing = (argc > 3 ? words * strtoul(argv[3], NULL, 10) / 100 : words);
     uint64_t *memory = malloc(words * sizeof *memory), random = 1;
     if (!memory)
         return 1;
@@ -15,7 +17,7 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (int step = 1; step <= steps; step++) {
         uint64_t sum = 0;
-        for (size_t i = step % 512; i < words; i += 512)
+        for (size_t i = step % 512; i < changing; i += 512)
             sum += memory[i] = memory[i] * 6364136223846793005u + step;
         printf("step %d %016llx\n", step, (unsigned long long)sum);
         usleep(50000);

@@ -343,11 +343,13 @@ pub struct Criu {
     pub memory_share: f64,
     /// What is done to the files of a dump.
     pub compress: Compress,
+    /// Whether a dump leaves out the memory that an earlier checkpoint has, by a further name of its files.
+    pub increments: bool,
 }
 
 impl Default for Criu {
     fn default() -> Self {
-        Criu { command: None, memory_share: 0.5, compress: Compress::None }
+        Criu { command: None, memory_share: 0.5, compress: Compress::None, increments: true }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Asks the supervisor of a sandbox for a dump, over its socket.
 
+use crate::dumping::increments::Increments;
 use crate::seconds;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -29,6 +30,9 @@ pub struct Ask {
     pub memory_share: f64,
     /// Whether its files are compressed by zstd.
     pub compress: bool,
+    /// How its large files are stored, if not whole.
+    #[serde(default)]
+    pub increments: Option<Increments>,
     /// Largest file that is kept whole although it may be written over, bytes; 0 where programs that are not dumped with
     /// this one write to it.
     #[serde(default)]

@@ -3,6 +3,7 @@
 
 pub mod damage;
 pub mod flush;
+pub mod increments;
 pub mod progress;
 pub mod staging;
 
@@ -317,8 +318,8 @@ impl Dumping {
         let settling = self.verdict(status).and_then(|()| {
             self.frozen_s = tool::frozen_s(self.at());
             let (at, ask, stop) = (self.at().to_path_buf(), self.ask.clone(), self.stop.clone());
-            let settling =
-                self.work(move || flush(&at, &ask.folder, ask.compress, &stop)).map_err(|e| e.to_string())?;
+            let settle = move || flush(&at, &ask.folder, ask.compress, ask.increments.as_ref(), &stop);
+            let settling = self.work(settle).map_err(|e| e.to_string())?;
             self.work = Some(Work::Settles(settling));
             self.is_to_tell = self.ask.tells_going_on;
             Ok(())

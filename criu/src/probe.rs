@@ -105,6 +105,7 @@ fn first(criu: &Path, supervisor: &dyn Fn() -> Command, run: &Path, dump: &Path)
         limit_s: LIMIT.as_secs_f64(),
         memory_share: 0.5,
         compress: false,
+        increments: None,
         overwritten_bytes: 0,
         tells_going_on: false,
     };

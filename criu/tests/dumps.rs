@@ -3,6 +3,7 @@
 //! Without a CRIU (`packaging/criu.sh`) it says that it skipped.
 
 use criu::client::{self, Ask};
+use criu::dumping::increments::Increments;
 use criu::files::is_lost;
 use criu::line::{self, Hello, Line, Member, Order, Said};
 use criu::supervisor;
@@ -14,7 +15,7 @@ use nix::unistd::Pid;
 use std::cell::Cell;
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -78,6 +79,7 @@ fn main() {
     let criu = criu.join("criu");
     goes_on_in_every_way(&criu);
     goes_on_where_the_clock_began_later(&criu);
+    goes_on_from_increments(&criu);
     leaves_memory_that_is_too_small(&criu);
     gives_up_without_harm(&criu);
     obeys_a_driver(&criu);
@@ -89,7 +91,20 @@ fn main() {
         goes_on_when_others_die(&criu);
         is_never_lost(&criu);
     });
-    println!("every way, another clock, too little memory, too little time, a driver, those who die: ok");
+    println!("every way, another clock, increments, too little memory, too little time, a driver, those who die: ok");
+}
+
+/// A dump by way of memory, whole and not compressed.
+fn ask() -> Ask {
+    Ask {
+        folder: PathBuf::new(),
+        limit_s: 60.0,
+        memory_share: 0.5,
+        compress: false,
+        increments: None,
+        overwritten_bytes: 1 << 30,
+        tells_going_on: true,
+    }
 }
 
 /// A folder with a program in a sandbox.
@@ -165,14 +180,14 @@ impl Sandbox<'_> {
     }
 
     fn dump(&self, name: &str, memory_share: f64, compress: bool, limit_s: f64, wanted: bool) -> Result<f64, String> {
+        self.dump_as(name, Ask { memory_share, compress, limit_s, ..ask() }, wanted)
+    }
+
+    fn dump_as(&self, name: &str, ask: Ask, wanted: bool) -> Result<f64, String> {
         let folder = self.path(name);
         fs::create_dir(&folder).unwrap();
-        client::dump(
-            &self.path("run"),
-            &Ask { folder, limit_s, memory_share, compress, overwritten_bytes: 1 << 30, tells_going_on: true },
-            || wanted,
-            || self.went_on.set(self.went_on.get() + 1),
-        )
+        let went_on = || self.went_on.set(self.went_on.get() + 1);
+        client::dump(&self.path("run"), &Ask { folder, ..ask }, || wanted, went_on)
     }
 
     /// A dump as soon as the program is there and no other dump is on its way; its name.
@@ -230,6 +245,27 @@ fn goes_on_in_every_way(criu: &Path) {
         assert_eq!(sandbox.path("dump/sandbox.json.zst").exists(), compress);
         sandbox.wait();
         sandbox.ends_as_if_undisturbed(child, "dump");
+    }
+}
+
+/// The second dump has what the first wrote, and does not need it.
+fn goes_on_from_increments(criu: &Path) {
+    for compress in [false, true] {
+        let sandbox = Sandbox::new(criu, compress);
+        let large = (0..8_u64 << 20).flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        fs::write(sandbox.path("tmp/large"), large.collect::<Vec<u8>>()).unwrap();
+        let child = sandbox.start("none");
+        for (name, base) in [("first", None), ("second", Some(sandbox.path("first")))] {
+            sandbox.wait();
+            let increments = Some(Increments { base });
+            sandbox.dump_as(name, Ask { increments, compress, ..ask() }, true).unwrap();
+        }
+        let own = fs::read_dir(sandbox.path("second/blocks")).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+        let own_bytes: u64 = own.filter(|m| m.nlink() == 1).map(|m| m.len()).sum();
+        assert!(own_bytes < 8 << 20, "{own_bytes} bytes are new");
+        fs::remove_dir_all(sandbox.path("first")).unwrap();
+        sandbox.wait();
+        sandbox.ends_as_if_undisturbed(child, "second");
     }
 }
 
@@ -337,16 +373,7 @@ impl Driven<'_> {
     fn freeze(&mut self, name: &str) {
         let folder = self.sandbox.path(name);
         fs::create_dir(&folder).unwrap();
-        self.driver
-            .tell(&Order::Freeze(Ask {
-                folder,
-                limit_s: 60.0,
-                memory_share: 0.5,
-                compress: false,
-                overwritten_bytes: 1 << 30,
-                tells_going_on: false,
-            }))
-            .unwrap();
+        self.driver.tell(&Order::Freeze(Ask { folder, tells_going_on: false, ..ask() })).unwrap();
     }
 
     fn tell(&mut self, order: Order) -> Option<Said> {

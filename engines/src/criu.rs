@@ -4,6 +4,7 @@ use crate::app::interval_variables;
 use crate::looks::Looks;
 use crate::repeated::From;
 use ::criu::client::{self, Ask};
+use ::criu::dumping::increments::Increments;
 use ::criu::files::OVERWRITTEN_BYTES;
 use ::criu::{probe, tool};
 use config::{Compress, Site};
@@ -14,7 +15,7 @@ use job::identity::Identity;
 use job::run_folder::is_own;
 use options::Network;
 use protocol::Manifest;
-use run::{Checkpoints, survey, write_durably};
+use run::{Checkpoints, survey_new, write_durably};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -197,21 +198,26 @@ impl Engine for Criu {
 
     fn begin(&mut self, into: PathBuf) {
         let one = self.tries.begin();
-        let (post, run) = (self.post.clone(), self.run.clone());
-        let ask = Ask {
+        let (post, run, checkpoints) = (self.post.clone(), self.run.clone(), self.checkpoints.clone());
+        let mut ask = Ask {
             folder: into.clone(),
             limit_s: self.limit_s,
             memory_share: self.site.memory_share,
             compress: self.site.compress == Compress::Zstd,
+            increments: self.site.increments.then(Increments::default),
             overwritten_bytes: OVERWRITTEN_BYTES,
             tells_going_on: true,
         };
         thread::spawn(move || {
             let goes_on = || post.tell_of(&one, Happening::GoesOn);
+            let earlier = checkpoints.earlier();
+            if let Some(increments) = &mut ask.increments {
+                increments.base = earlier.base().map(Path::to_path_buf);
+            }
             let dumped = client::dump(&run, &ask, || one.is_current(), goes_on);
             let saved = dumped.and_then(|frozen_s| {
                 tracing::info!(frozen_s, "the program stood still for a dump");
-                let files = survey(&into).map_err(|e| e.to_string())?;
+                let files = survey_new(&into, &earlier).map_err(|e| e.to_string())?;
                 Ok(Saved { files, still_s: Some(frozen_s) })
             });
             if saved.as_ref().is_err_and(|reason| reason == client::ENDED) {

@@ -267,7 +267,7 @@ impl Engine for CriuSteps {
     fn begin(&mut self, into: PathBuf) {
         let one = self.tries.begin();
         let (post, wardens, calls) = (self.post.clone(), self.wardens.clone(), self.calls.clone());
-        let (limit_s, dumps) = (self.sandboxes.limit_s, self.dumps.clone());
+        let (limit_s, dumps, checkpoints) = (self.sandboxes.limit_s, self.dumps.clone(), self.checkpoints.clone());
         thread::spawn(move || {
             let still = |standing: &[Standing]| match &calls {
                 Some(calls) => check_worlds(standing, &into)
@@ -277,6 +277,7 @@ impl Engine for CriuSteps {
             };
             let dump = Dump {
                 into: &into,
+                earlier: &checkpoints.earlier(),
                 limit_s,
                 dumps: &dumps,
                 has_others: false,

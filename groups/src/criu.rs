@@ -435,6 +435,7 @@ impl Engine for GroupCriu {
         let one = self.tries.begin();
         let (group, post, wardens) = (self.group, self.post.clone(), self.wardens.clone());
         let (seats, within, dumps) = (self.seats.clone(), self.within.clone(), self.dumps.clone());
+        let checkpoints = self.checkpoints.clone();
         thread::spawn(move || {
             let open = seats.open_of(group);
             let outside = open.iter().find_map(|(of, _)| Some((of, of.outside.as_ref()?)));
@@ -449,6 +450,7 @@ impl Engine for GroupCriu {
                         let resting = Cell::new(resting);
                         wardens.dump(&Dump {
                             into: &into,
+                            earlier: &checkpoints.earlier(),
                             limit_s,
                             dumps: &dumps,
                             has_others: true,

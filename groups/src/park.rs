@@ -208,6 +208,7 @@ pub fn here(run: &Path, group: usize, sandbox: &Path, into: &Path, limit_s: f64)
         limit_s,
         memory_share: 0.0,
         compress: false,
+        increments: None,
         overwritten_bytes: 0,
         tells_going_on: false,
     };

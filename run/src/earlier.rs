@@ -8,7 +8,7 @@
 use crate::copy::Looks;
 use protocol::{Manifest, ManifestFile};
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -24,22 +24,37 @@ pub struct Earlier {
 struct Stored {
     number: u64,
     folder: PathBuf,
+    /// By what they were taken from; what an engine has left has no such name.
     files: BTreeMap<String, ManifestFile>,
+    /// What an engine has left, by its path within the checkpoint.
+    left: BTreeMap<String, ManifestFile>,
 }
 
 impl Stored {
     fn new(manifest: Manifest, folder: PathBuf) -> Stored {
         let copies = manifest.files.into_iter().filter(|file| file.link.is_none());
-        let files = copies.map(|file| (file.original.clone(), file)).collect();
-        Stored { number: manifest.number, folder, files }
+        let (left, files): (Vec<_>, Vec<_>) = copies.partition(|file| file.original.is_empty());
+        let files = files.into_iter().map(|file| (file.original.clone(), file)).collect();
+        let left = left.into_iter().map(|file| (file.copy.clone(), file)).collect();
+        Stored { number: manifest.number, folder, files, left }
     }
 
     /// Where a file is stored, and as which.
     fn copy(&self, original: &str) -> Option<(PathBuf, (u64, u64))> {
         let at = self.folder.join(&self.files.get(original)?.copy);
-        let m = fs::symlink_metadata(&at).ok().filter(fs::Metadata::is_file)?;
-        Some((at, (m.dev(), m.ino())))
+        let which = which(&at)?;
+        Some((at, which))
     }
+
+    /// A file of this checkpoint as one more name of it has it in a manifest.
+    fn named_again(&self, file: &ManifestFile) -> ManifestFile {
+        ManifestFile { copied_for: file.copied_for.or(Some(self.number)), ..file.clone() }
+    }
+}
+
+/// Which file has a name: device and inode.
+fn which(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().filter(Metadata::is_file).map(|m| (m.dev(), m.ino()))
 }
 
 impl Earlier {
@@ -60,7 +75,23 @@ impl Earlier {
             return None;
         }
         fs::hard_link(&copy, at).ok()?;
-        Some(ManifestFile { copied_for: stored.copied_for.or(Some(self.shared.number)), ..stored.clone() })
+        Some(self.shared.named_again(stored))
+    }
+
+    /// Folder of the checkpoint whose files an engine may give further names; none if the newest one has any of them.
+    pub fn base(&self) -> Option<&Path> {
+        let is_shared = |copy: &String| {
+            let of = |stored: &Stored| which(&stored.folder.join(copy));
+            of(&self.avoided).is_some_and(|newest| of(&self.shared) == Some(newest))
+        };
+        let has_any = self.avoided.left.iter().any(|(copy, file)| file.copied_for.is_some() && is_shared(copy));
+        (!self.shared.left.is_empty() && !has_any).then_some(&self.shared.folder)
+    }
+
+    /// What the manifest says of a file to which an engine has given one more name, at the same path in its checkpoint.
+    pub(crate) fn left(&self, copy: &str, at: &Path) -> Option<ManifestFile> {
+        let stored = self.shared.left.get(copy)?;
+        (which(&self.shared.folder.join(copy))? == which(at)?).then(|| self.shared.named_again(stored))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What checkpoints share, and what no fault can take from two that follow each other.
 
 use crate::checkpoint::Verdict;
-use crate::{Checkpoints, take_new};
+use crate::{Checkpoints, survey_new, take_new};
 use protocol::Manifest;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -142,4 +142,61 @@ fn a_name_that_a_lost_answer_has_left_is_not_written_to() {
     fs::hard_link(run.stored(2), folder.join("0000-stays")).unwrap();
     take_new(&[run.file("stays")], &folder, &files).unwrap();
     assert_ne!(inode(&folder.join("0000-stays")), run.inode(2), "a link that fails is a copy");
+}
+
+/// A checkpoint as an engine leaves it, which gives a file of an earlier one a further name where it may.
+fn left_by_an_engine(run: &Run) -> Manifest {
+    let (number, folder) = run.checkpoints.room().unwrap();
+    let earlier = run.checkpoints.earlier();
+    let (pack, at) = ("task/0.pack", folder.join("task/0.pack"));
+    fs::create_dir(folder.join("task")).unwrap();
+    match earlier.base() {
+        Some(base) => fs::hard_link(base.join(pack), at).unwrap(),
+        None => fs::write(at, STAYS).unwrap(),
+    }
+    fs::write(folder.join("task/new"), format!("step {number}")).unwrap();
+    let files = survey_new(&folder, &earlier).unwrap();
+    let bytes = files.iter().map(|file| file.bytes).sum();
+    let manifest = Manifest { version: protocol::VERSION, number, bytes, files, ..Manifest::default() };
+    run.checkpoints.commit(&manifest).unwrap();
+    manifest
+}
+
+#[test]
+fn what_an_engine_has_left_gets_further_names_and_two_that_follow_each_other_share_nothing() {
+    let run = Run::keeping(2);
+    let pack = |number: u64| run.checkpoints.path(number).join("task/0.pack");
+    for number in 1..=6 {
+        let manifest = left_by_an_engine(&run);
+        assert_eq!(run.checkpoints.settle(number).unwrap(), Verdict::Good);
+        let of_pack = &manifest.files[0];
+        assert_eq!((of_pack.bytes, of_pack.copied_for), (STAYS.len() as u64, (number > 2).then(|| 2 - number % 2)));
+        assert_eq!(manifest.written_bytes() == manifest.bytes, number <= 2);
+        assert!(number == 1 || inode(&pack(number)) != inode(&pack(number - 1)));
+    }
+}
+
+#[test]
+fn files_that_the_newest_checkpoint_has_are_not_given_on() {
+    let run = Run::keeping(3);
+    for (number, copied_for) in [(1, None), (2, None), (3, Some(1))] {
+        assert_eq!(left_by_an_engine(&run).files[0].copied_for, copied_for);
+        run.checkpoints.settle(number).unwrap();
+    }
+    run.checkpoints.forget(2).unwrap();
+    assert_eq!(left_by_an_engine(&run).files[0].copied_for, None);
+}
+
+#[test]
+fn a_file_that_an_engine_has_written_anew_under_an_old_name_is_read() {
+    let run = Run::keeping(2);
+    for number in 1..=2 {
+        left_by_an_engine(&run);
+        run.checkpoints.settle(number).unwrap();
+    }
+    let (_, folder) = run.checkpoints.room().unwrap();
+    fs::create_dir(folder.join("task")).unwrap();
+    fs::write(folder.join("task/0.pack"), "other").unwrap();
+    let files = survey_new(&folder, &run.checkpoints.earlier()).unwrap();
+    assert_eq!((files[0].bytes, files[0].copied_for), (5, None));
 }

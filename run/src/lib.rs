@@ -31,7 +31,7 @@ pub mod worker;
 
 pub use checkpoints::Checkpoints;
 pub use cluster::Cluster;
-pub use copy::{Looks, survey, take, take_new, take_seen};
+pub use copy::{Looks, survey, survey_new, take, take_new, take_seen};
 pub use earlier::Earlier;
 pub use error::{Error, Result};
 pub use history::History;

@@ -1,5 +1,8 @@
-//! Writes the files of a dump from memory to disk, compressed if wanted, while the program runs.
+//! Writes the files of a dump from memory to disk while the program runs: compressed, and without what an earlier
+//! checkpoint has, if that is wanted.
 
+use super::increments::{self, Increments};
+use super::staging::Stage;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -33,6 +36,12 @@ impl Stop {
         self.0.load(Ordering::SeqCst)
     }
 
+    /// # Errors
+    /// It was asked to.
+    pub(super) fn check(&self) -> io::Result<()> {
+        if self.is_asked() { Err(io::Error::other("given up")) } else { Ok(()) }
+    }
+
     /// A new file that only its user may read, and whose writes fail after [`Stop::ask`].
     ///
     /// # Errors
@@ -52,10 +61,8 @@ pub struct Stoppable {
 
 impl Write for Stoppable {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.stop.is_asked() {
-            true => Err(io::Error::other("given up")),
-            false => self.file.write(bytes),
-        }
+        self.stop.check()?;
+        self.file.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -63,13 +70,22 @@ impl Write for Stoppable {
     }
 }
 
-/// Moves all files below `from` to `to`, which may be the same folder.
+/// Moves all files below `from` to `to`, which may be the same folder; then nothing of an earlier dump is shared.
 ///
 /// # Errors
 /// A sentence naming the file.
-pub fn flush(from: &Path, to: &Path, compress: bool, stop: &Stop) -> Result<(), String> {
+pub fn flush(
+    from: &Path,
+    to: &Path,
+    compress: bool,
+    increments: Option<&Increments>,
+    stop: &Stop,
+) -> Result<(), String> {
     if from == to && !compress {
         return Ok(());
+    }
+    if let Some(increments) = increments.filter(|_| from != to) {
+        increments::store(from, to, increments, compress, stop).map_err(|e| format!("{}: {e}", to.display()))?;
     }
     each(from, to, &|file, target| {
         if compress {
@@ -84,26 +100,64 @@ pub fn flush(from: &Path, to: &Path, compress: bool, stop: &Stop) -> Result<(), 
     })
 }
 
-/// A folder with the files of a dump as CRIU wrote them; a new one below `run` if they are compressed.
-///
-/// # Errors
-/// A sentence naming the file.
-pub fn unpacked(folder: &Path, run: &Path) -> Result<PathBuf, String> {
-    let is_packed = fs::read_dir(folder).is_ok_and(|mut all| all.any(|e| e.is_ok_and(|e| has_ending(&e.path()))));
-    if !is_packed {
-        return Ok(folder.to_path_buf());
-    }
-    let to = run.join(UNPACKED);
-    forget_unpacked(run);
-    DirBuilder::new().mode(0o700).create(&to).map_err(|e| format!("{}: {e}", to.display()))?;
-    each(folder, &to, &|file, target| {
-        if has_ending(file) {
-            let mut decoder = zstd::Decoder::new(File::open(file)?)?;
-            return carry(&mut decoder, &mut Stop::default().create(&target.with_extension(""))?);
+/// The files of a dump as CRIU wrote them. What had to be made for that goes when this is dropped.
+#[derive(Debug)]
+pub struct Unpacked {
+    path: PathBuf,
+    /// Whether [`Unpacked::path`] is a folder that was made for it.
+    is_made: bool,
+    _stage: Option<Stage>,
+}
+
+impl Unpacked {
+    /// Unpacks what is compressed or in blocks: into memory, where there is more than twice as much as it takes, or else
+    /// below `run`.
+    ///
+    /// # Errors
+    /// A sentence naming the file.
+    pub fn of(folder: &Path, run: &Path) -> Result<Unpacked, String> {
+        let named = |e: io::Error| format!("{}: {e}", folder.display());
+        let has_endings = fs::read_dir(folder).is_ok_and(|mut all| all.any(|e| e.is_ok_and(|e| has_ending(&e.path()))));
+        let bytes = increments::rebuilt_bytes(folder).map_err(named)?;
+        if !has_endings && bytes == 0 {
+            return Ok(Unpacked { path: folder.to_path_buf(), is_made: false, _stage: None });
         }
-        Ok(())
+        let stage = (bytes > 0).then(|| Stage::for_restore(run, bytes)).flatten();
+        if let Some(stage) = stage
+            && unpack(folder, stage.path()).is_ok()
+        {
+            return Ok(Unpacked { path: stage.path().to_path_buf(), is_made: false, _stage: Some(stage) });
+        }
+        let path = run.join(UNPACKED);
+        let _ = fs::remove_dir_all(&path);
+        DirBuilder::new().mode(0o700).create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let made = Unpacked { path, is_made: true, _stage: None };
+        unpack(folder, &made.path).map(|()| made)
+    }
+
+    /// Their folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Unpacked {
+    fn drop(&mut self) {
+        if self.is_made {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn unpack(folder: &Path, to: &Path) -> Result<(), String> {
+    each(folder, to, &|file, target| {
+        let mut from = File::open(file)?;
+        match has_ending(file) {
+            true => carry(&mut zstd::Decoder::new(from)?, &mut Stop::default().create(&target.with_extension(""))?),
+            false => carry(&mut from, &mut Stop::default().create(target)?),
+        }
     })?;
-    Ok(to)
+    increments::rebuild(folder, to).map_err(|e| format!("{}: {e}", folder.join(increments::FOLDER).display()))
 }
 
 /// The content of a file of a dump, uncompressed.
@@ -117,17 +171,15 @@ pub fn read(file: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Removes what [`unpacked`] made.
-pub fn forget_unpacked(run: &Path) {
-    let _ = fs::remove_dir_all(run.join(UNPACKED));
-}
-
-/// Calls `act` for every file below `from` with its path below `to`.
+/// Calls `act` for every file below `from` with its path below `to`, but for blocks.
 fn each(from: &Path, to: &Path, act: &dyn Fn(&Path, &Path) -> io::Result<()>) -> Result<(), String> {
     let told = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
     let entries = fs::read_dir(from).and_then(|all| all.collect::<io::Result<Vec<_>>>()).map_err(|e| told(from, e))?;
     for entry in entries {
         let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_name() == increments::FOLDER {
+            continue;
+        }
         if entry.file_type().map_err(|e| told(&path, e))?.is_dir() {
             DirBuilder::new().mode(0o700).recursive(true).create(&target).map_err(|e| told(&target, e))?;
             each(&path, &target, act)?;
@@ -184,15 +236,16 @@ mod tests {
             let (dir, from, to) = dump();
             let before = read(&from);
             let to = if in_place { &from } else { &to };
-            flush(&from, to, compress, &Stop::default()).unwrap();
+            flush(&from, to, compress, None, &Stop::default()).unwrap();
             assert_eq!(to.join("images/pages-1.img.zst").exists(), compress);
             assert_eq!(from.join("images/pages-1.img").exists(), in_place && !compress);
-            let found = unpacked(to, dir.path()).unwrap();
-            assert_eq!(&found == to, !compress);
-            assert_eq!(read(&found), before);
+            let found = Unpacked::of(to, dir.path()).unwrap();
+            let path = found.path().to_path_buf();
+            assert_eq!(&path == to, !compress);
+            assert_eq!(read(&path), before);
             assert_eq!(super::read(&to.join("sandbox.json")).unwrap(), before.0);
-            forget_unpacked(dir.path());
-            assert!(compress || found.exists());
+            drop(found);
+            assert_eq!(path.exists(), !compress);
         }
     }
 
@@ -201,10 +254,10 @@ mod tests {
         let (dir, from, to) = dump();
         let stop = Stop::default();
         stop.ask();
-        assert!(flush(&from, &to, false, &stop).unwrap_err().contains("given up"));
+        assert!(flush(&from, &to, false, None, &stop).unwrap_err().contains("given up"));
         let (_other, from, to) = dump();
-        flush(&from, &to, true, &Stop::default()).unwrap();
+        flush(&from, &to, true, None, &Stop::default()).unwrap();
         fs::write(to.join("images/pages-1.img.zst"), "not zstd").unwrap();
-        assert!(unpacked(&to, dir.path()).unwrap_err().contains("pages-1.img"));
+        assert!(Unpacked::of(&to, dir.path()).unwrap_err().contains("pages-1.img"));
     }
 }

@@ -15,6 +15,9 @@ const FULL_BYTES: u64 = 1 << 20;
 /// What a dump needs beside the program's memory, bytes.
 const EXTRA_BYTES: u64 = 32 << 20;
 
+/// Share of the free memory that may hold a dump while the program comes back from it, and needs as much again.
+const RESTORE_SHARE: f64 = 0.45;
+
 /// A file system in memory; unmounted when dropped.
 #[derive(Debug)]
 pub struct Stage(PathBuf);
@@ -22,9 +25,17 @@ pub struct Stage(PathBuf);
 impl Stage {
     /// Memory for a dump of these processes; none if they do not fit into `share` of the free memory.
     pub fn for_dump(run: &Path, tree: &[i32], share: f64) -> Option<Stage> {
+        Stage::within(run, tree.iter().map(|pid| resident_bytes(*pid)).sum(), share)
+    }
+
+    /// Memory for a dump of this size that is restored; none if it does not fit.
+    pub fn for_restore(run: &Path, dump_bytes: u64) -> Option<Stage> {
+        Stage::within(run, dump_bytes, RESTORE_SHARE)
+    }
+
+    fn within(run: &Path, needed_bytes: u64, share: f64) -> Option<Stage> {
         let bytes = (free_bytes() as f64 * share.clamp(0.0, 1.0)) as u64;
-        let needed = tree.iter().map(|pid| resident_bytes(*pid)).sum::<u64>() + EXTRA_BYTES;
-        (needed <= bytes).then(|| Stage::open(run, bytes)).and_then(Result::ok)
+        (needed_bytes + EXTRA_BYTES <= bytes).then(|| Stage::open(run, bytes)).and_then(Result::ok)
     }
 
     fn open(run: &Path, bytes: u64) -> io::Result<Stage> {

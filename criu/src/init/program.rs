@@ -1,7 +1,7 @@
 //! Starts the program of a sandbox, or brings it back from a checkpoint.
 
 use super::{Ended, Init};
-use crate::dumping::flush;
+use crate::dumping::flush::Unpacked;
 use crate::dumping::progress::Progress;
 use crate::files::SHARED_MEMORY;
 use crate::frozen::{self, Frozen};
@@ -107,18 +107,17 @@ impl Init<'_> {
 
     /// Brings the program back from a checkpoint.
     pub(super) fn restore(&mut self, folder: &Path) -> Result<(), NotBack> {
-        let unpacked = flush::unpacked(folder, &self.task.run)?;
+        let unpacked = Unpacked::of(folder, &self.task.run)?;
         // No second try for a task of a step: restored tasks already write to files that a second try would cut.
         let tries = if self.line.is_some() { 1 } else { RESTORES };
         let mut restored = Ok(());
         for _ in 0..tries {
-            restored = self.restore_once(&unpacked);
+            restored = self.restore_once(unpacked.path());
             if restored.is_ok() {
                 break;
             }
             self.end_all();
         }
-        flush::forget_unpacked(&self.task.run);
         restored
     }
 

@@ -3,13 +3,14 @@
 use super::Wardens;
 use super::tasks::Running;
 use ::criu::client::Ask;
+use ::criu::dumping::increments::Increments;
 use ::criu::files::{ADDED_TO_BYTES, OVERWRITTEN_BYTES};
 use ::criu::line::{Member, Order, Said};
 use ::criu::seconds;
 use ::criu::supervisor::ENDED;
 use config::Compress;
 use driver::ports::Saved;
-use run::{survey, write_durably};
+use run::{Earlier, survey_new, write_durably};
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -30,6 +31,8 @@ pub(super) const LATE: &str = "given up, or not done in time";
 pub struct Dump<'a> {
     /// An empty folder; each task gets one in it ([`Member::folder`]).
     pub into: &'a Path,
+    /// The checkpoint whose files may get further names, where the site allows it.
+    pub earlier: &'a Earlier,
     /// Longest time, s.
     pub limit_s: f64,
     /// What the site says of dumps.
@@ -92,7 +95,7 @@ impl Wardens {
             let folder = folder(dump.into, &task.member)?;
             write_durably(&folder.join(ENDED), code.to_string().as_bytes()).map_err(|e| e.to_string())?;
         }
-        let files = survey(dump.into).map_err(|e| e.to_string())?;
+        let files = survey_new(dump.into, dump.earlier).map_err(|e| e.to_string())?;
         Ok(Saved { files, still_s: Some(frozen_s) })
     }
 
@@ -102,6 +105,7 @@ impl Wardens {
         }
         let until = Instant::now() + seconds(dump.limit_s);
         let wanted = || (dump.wanted)() && Instant::now() < until;
+        let base = dump.earlier.base();
         let freeze = |m: &Member| {
             // The tasks of a node share its memory.
             let beside = running.values().filter(|other| other.node == m.node).count().max(1);
@@ -110,6 +114,7 @@ impl Wardens {
                 limit_s: dump.limit_s,
                 memory_share: dump.dumps.memory_share / beside as f64,
                 compress: dump.dumps.compress == Compress::Zstd,
+                increments: dump.dumps.increments.then(|| Increments { base: base.map(|base| base.join(m.folder())) }),
                 overwritten_bytes: match (dump.has_others, running.len()) {
                     (true, _) => 0,
                     (false, 1) => OVERWRITTEN_BYTES,

@@ -64,6 +64,7 @@ fn dump(wardens: &Wardens, into: &Path) -> Result<Vec<ManifestFile>, String> {
     };
     let saved = wardens.dump(&Dump {
         into,
+        earlier: &run::Earlier::default(),
         limit_s: 60.0,
         dumps: &config::Criu::default(),
         has_others: false,
@@ -90,6 +91,7 @@ fn all_tasks_stand_still_before_any_is_saved_and_all_go_on_with_the_line() {
                 limit_s: 60.0,
                 memory_share: 0.5,
                 compress: false,
+                increments: None,
                 overwritten_bytes: 16 << 20,
                 tells_going_on: true,
             }),
@@ -187,6 +189,7 @@ fn dumps_do_not_overlap_and_one_that_nobody_wants_any_more_is_none() {
     let dumps = &config::Criu::default();
     let asked = Dump {
         into: into.path(),
+        earlier: &run::Earlier::default(),
         limit_s: 60.0,
         dumps,
         has_others: false,

@@ -11,6 +11,7 @@ use sheltered::{Home, LIMIT, NOBODY, Place, complete, text};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -192,6 +193,50 @@ fn is_ours(pid: i32) -> bool {
     name.starts_with("joulepoint")
 }
 
+/// Changes the largest file of a checkpoint.
+fn damage(checkpoint: &Path) {
+    let all = glob::glob(&checkpoint.join("**/*").to_string_lossy()).expect("a pattern").flatten();
+    let largest = all.filter(|path| path.is_file()).max_by_key(|path| fs::metadata(path).map_or(0, |m| m.len()));
+    let largest = largest.expect("it has files");
+    let mut bytes = fs::read(&largest).expect("a file");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&largest, bytes).expect("damage");
+}
+
+/// What a checkpoint holds, and what of it was written for it alone, bytes.
+fn sizes(checkpoint: &Path) -> (u64, u64) {
+    let text = fs::read(checkpoint.join("manifest.json")).expect("a manifest");
+    let manifest: protocol::Manifest = serde_json::from_slice(&text).expect("a manifest");
+    (manifest.files.iter().map(|file| file.bytes).sum(), manifest.written_bytes())
+}
+
+#[test]
+fn a_checkpoint_writes_what_has_changed_and_none_takes_the_one_before_with_it() {
+    let Some(place) = Place::get() else { return };
+    let program = place.path("memory").to_string_lossy().into_owned();
+    let argv = [program.as_str(), "64", "500", "5"];
+    let reference = place.home("increments-undisturbed");
+    let code = reference.undisturbed(&argv);
+    let home = place.home("increments");
+    let mut child = home.start(&argv, false);
+    while complete(&home.folder).pop().is_none_or(|newest| sizes(&newest).1 * 100 > sizes(&newest).0 * 12) {
+        home.wait_for_line(&mut child);
+    }
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    let mut child = home.start(&argv, true);
+    (0..2).for_each(|_| home.wait_for_line(&mut child));
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    assert!(home.set_aside().is_empty(), "{:?}", home.set_aside());
+    damage(&complete(&home.folder).pop().expect("some"));
+    let mut child = home.start(&argv, true);
+    assert_eq!(home.end(&mut child), code, "{}", home.said());
+    assert!(home.read("out") == reference.read("out"), "{}", home.folder.display());
+    assert!(home.said().contains("is damaged and not used") && !home.said().contains("begins anew"), "{}", home.said());
+}
+
 #[test]
 fn a_damaged_image_is_found_and_the_one_before_is_used() {
     let Some(place) = Place::get() else { return };
@@ -207,12 +252,7 @@ fn a_damaged_image_is_found_and_the_one_before_is_used() {
     child.kill().expect("a child");
     child.wait().expect("a child");
     let newest = complete(&home.folder).pop().expect("two checkpoints");
-    let images = newest.join("images");
-    let pages = images.join("pages-1.img");
-    let mut bytes = fs::read(&pages).expect("pages");
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    fs::write(&pages, bytes).expect("damage");
+    damage(&newest);
     let mut child = home.start(&argv, true);
     assert_eq!(home.end(&mut child), code, "{}", home.said());
     assert!(home.read("out") == reference.read("out"), "{}", home.folder.display());

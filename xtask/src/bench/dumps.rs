@@ -3,6 +3,9 @@
 use super::{quantile, row};
 use anyhow::{Context, Result, bail};
 use criu::client::{self, Ask};
+use criu::dumping::increments::Increments;
+use protocol::Manifest;
+use run::Checkpoints;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -14,6 +17,9 @@ use suite::{built, repository};
 
 /// Memory of the program, MiB.
 const MEMORY_MIB: u64 = 1024;
+
+/// Share of it that changes all the time, percent.
+const CHANGING: u32 = 5;
 
 /// Dumps that are made.
 const DUMPS: usize = 3;
@@ -46,7 +52,7 @@ pub fn run() -> Result<()> {
         .arg(dir)
         .arg("--")
         .arg(&program)
-        .args([MEMORY_MIB.to_string(), "1000000000".to_string()])
+        .args([MEMORY_MIB.to_string(), "1000000000".to_string(), CHANGING.to_string()])
         .stdin(Stdio::null())
         .stdout(fs::File::create(dir.join("out"))?)
         .spawn()
@@ -65,9 +71,27 @@ struct Times {
     bytes: u64,
 }
 
-/// Ways to dump: their name, the share of free memory, and whether the files are compressed.
-const WAYS: [(&str, f64, bool); 3] =
-    [("by way of memory", 0.5, false), ("by way of memory, zstd", 0.5, true), ("straight to disk", 0.0, false)];
+/// A way to dump.
+struct Way {
+    name: &'static str,
+    /// Share of the free memory.
+    memory_share: f64,
+    compress: bool,
+    /// Whether its large files are stored as blocks.
+    blocks: bool,
+    /// Whether it may leave out the blocks of the checkpoint before the last.
+    upon: bool,
+}
+
+const WHOLE: Way = Way { name: "by way of memory", memory_share: 0.5, compress: false, blocks: false, upon: false };
+
+const WAYS: [Way; 5] = [
+    WHOLE,
+    Way { name: "by way of memory, zstd", compress: true, ..WHOLE },
+    Way { name: "straight to disk", memory_share: 0.0, ..WHOLE },
+    Way { name: "in blocks, all new", blocks: true, ..WHOLE },
+    Way { name: "in blocks, 5 % new", blocks: true, upon: true, ..WHOLE },
+];
 
 fn measure(dir: &Path) -> Result<()> {
     let limit = Instant::now() + LIMIT;
@@ -94,42 +118,62 @@ fn measure(dir: &Path) -> Result<()> {
         })?;
         let raw_s = quantile(&mut raw, 0.5);
         row(&format!("{disk} disk: raw write of 1 GiB, synced"), &speed(raw_s), "1.00", "");
-        for ((way, ..), mut times) in WAYS.into_iter().zip(ways) {
+        for (Way { name, .. }, mut times) in WAYS.into_iter().zip(ways) {
             let (whole_s, frozen_s) = (quantile(&mut times.whole_s, 0.5), quantile(&mut times.frozen_s, 0.5));
-            let target = if (disk, way) == ("idle", WAYS[0].0) { ">= 0.90 of raw" } else { "" };
-            row(&format!("{disk} disk: dumped {way}"), &speed(whole_s), &format!("{:.2}", raw_s / whole_s), target);
+            let target = if (disk, name) == ("idle", WAYS[0].name) { ">= 0.90 of raw" } else { "" };
+            row(&format!("{disk} disk: dumped {name}"), &speed(whole_s), &format!("{:.2}", raw_s / whole_s), target);
             row("  the program stands still", &format!("{frozen_s:.2} s"), "", "");
-            row("  on disk", &format!("{} MB", times.bytes / 1_000_000), "", "");
+            row("  written", &format!("{} MB", times.bytes / 1_000_000), "", "");
         }
     }
     Ok(())
 }
 
 /// Raw writes and dumps in turn, so that noise hits all alike.
-fn rounds(dir: &Path) -> Result<(Vec<f64>, [Times; 3])> {
-    let (mut raw, mut ways) = (Vec::new(), <[Times; 3]>::default());
-    for i in 0..DUMPS {
+fn rounds(dir: &Path) -> Result<(Vec<f64>, [Times; 5])> {
+    let mut stored = Vec::new();
+    for number in 0..WAYS.len() {
+        let folder = dir.join(number.to_string());
+        fs::create_dir(&folder)?;
+        stored.push(Checkpoints::open(folder, 2)?);
+    }
+    for (way, stored) in WAYS.iter().zip(&stored).filter(|(way, _)| way.upon) {
+        (0..2).try_for_each(|_| dump(dir, way, stored, &mut Times::default()))?;
+    }
+    let (mut raw, mut ways) = (Vec::new(), <[Times; 5]>::default());
+    for _ in 0..DUMPS {
         raw.push(raw_write(&dir.join("raw"))?);
-        for (times, (_, memory_share, compress)) in ways.iter_mut().zip(WAYS) {
-            let folder = dir.join(format!("{i}"));
-            fs::create_dir(&folder)?;
-            let start = Instant::now();
-            let ask = Ask {
-                folder: folder.clone(),
-                limit_s: LIMIT.as_secs_f64(),
-                memory_share,
-                compress,
-                overwritten_bytes: 0,
-                tells_going_on: false,
-            };
-            times.frozen_s.push(client::dump(dir, &ask, || true, || {}).map_err(anyhow::Error::msg)?);
-            let files = run::survey(&folder)?;
-            times.whole_s.push(start.elapsed().as_secs_f64());
-            times.bytes = files.iter().map(|f| f.bytes).sum();
-            fs::remove_dir_all(&folder)?;
+        for ((times, way), stored) in ways.iter_mut().zip(&WAYS).zip(&stored) {
+            dump(dir, way, stored, times)?;
         }
     }
+    (0..WAYS.len()).try_for_each(|number| fs::remove_dir_all(dir.join(number.to_string())))?;
     Ok((raw, ways))
+}
+
+/// Makes a checkpoint; its time until all of it is on disk with its checksums.
+fn dump(dir: &Path, way: &Way, stored: &Checkpoints, times: &mut Times) -> Result<()> {
+    let (number, folder) = stored.room()?;
+    let start = Instant::now();
+    let earlier = stored.earlier();
+    let base = earlier.base().filter(|_| way.upon).map(Path::to_path_buf);
+    let ask = Ask {
+        folder: folder.clone(),
+        limit_s: LIMIT.as_secs_f64(),
+        memory_share: way.memory_share,
+        compress: way.compress,
+        increments: way.blocks.then_some(Increments { base }),
+        overwritten_bytes: 0,
+        tells_going_on: false,
+    };
+    times.frozen_s.push(client::dump(dir, &ask, || true, || {}).map_err(anyhow::Error::msg)?);
+    let files = run::survey_new(&folder, &earlier)?;
+    times.whole_s.push(start.elapsed().as_secs_f64());
+    let manifest = Manifest { version: protocol::VERSION, number, files, ..Manifest::default() };
+    times.bytes = manifest.written_bytes();
+    stored.commit(&manifest)?;
+    stored.settle(number)?;
+    Ok(())
 }
 
 fn raw_write(path: &Path) -> Result<f64> {
