@@ -52,7 +52,7 @@ impl Place {
         let mut place = Place::new();
         fs::write(place.dir.path().join("real/srun"), WITHOUT_WARDENS).unwrap();
         let run = place.dir.path().to_path_buf();
-        Wardens::listen(&run, "localhost", Box::new(|_, _| false), Box::new(|_, _| true)).unwrap();
+        Wardens::listen(&run, "localhost", Box::new(|_, _, _| false), Box::new(|_, _| true)).unwrap();
         let out = File::create(run.join("out")).unwrap().metadata().unwrap();
         let common = vec![(out.dev(), out.ino())];
         let sandboxes = Sandboxes {

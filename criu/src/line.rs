@@ -157,6 +157,8 @@ pub enum Said {
     },
     /// Of a step: it will be told to end, so that the end of its tasks is no loss.
     Ending,
+    /// Of a step: a signal has killed its `srun`. Slurm ends the tasks then as if their owner had cancelled the step.
+    Killed,
     /// The program could not be restored, and its checkpoint has a mark for that.
     NotRestored,
 }

@@ -165,7 +165,7 @@ impl CriuSteps {
         let attempt: Arc<Mutex<Option<Attempt>>> = Arc::default();
         let (by_somebody, job, of_job) = (wishes.clone(), own_job(), steps.clone());
         let (told, current, record, since_s) = (post.clone(), attempt.clone(), calls.clone(), now_s());
-        let lost = move |member: &Member, loss: Loss| {
+        let lost = move |member: &Member, loss: Loss, is_killed: &dyn Fn() -> bool| {
             if record.as_ref().is_some_and(Calls::is_closed) {
                 // The script is being stopped.
                 return false;
@@ -176,7 +176,7 @@ impl CriuSteps {
                 return false;
             };
             let (begun, task) = (Instant::now(), format!("task {} on {}", member.rank, member.node));
-            if steps.as_ref().is_some_and(|steps| is_cancelled(steps, member, since_s)) {
+            if steps.as_ref().is_some_and(|steps| is_cancelled(steps, member, since_s)) && !is_killed() {
                 by_somebody.asks(libc::SIGKILL);
                 protocol::say!("joulepoint: the step of {task} was cancelled; it does not go back");
                 return true;

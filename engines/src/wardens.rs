@@ -37,8 +37,9 @@ pub enum Loss {
     NotRestored,
 }
 
-/// What is told when a task is lost. Says whether somebody wanted that.
-pub type Lost = dyn Fn(&Member, Loss) -> bool + Send + Sync;
+/// What is told when a task is lost, with a question: whether the `srun` of its step was killed, which Slurm cannot tell from a
+/// step that was cancelled. Says whether somebody wanted that.
+pub type Lost = dyn Fn(&Member, Loss, &dyn Fn() -> bool) -> bool + Send + Sync;
 
 /// Is told the exit code of each task that a signal from outside has ended, and tells whether that is what somebody wants.
 pub type AskedToEnd = dyn Fn(&Member, i32) -> bool + Send + Sync;
@@ -136,6 +137,7 @@ impl Wardens {
         state.tasks.clear();
         state.steps.clear();
         state.broken.clear();
+        state.killed.clear();
         state.sent.clear();
         state.begun += 1;
     }
@@ -207,9 +209,14 @@ impl Shared {
             loss
         };
         self.changed.notify_all();
-        if loss.is_some_and(|loss| (self.lost)(&member, loss)) {
+        if loss.is_some_and(|loss| self.lose(&member, loss)) {
             self.state().tell_steps(&member.call);
         }
+    }
+
+    /// Tells that a task is lost; whether somebody wanted that.
+    fn lose(&self, member: &Member, loss: Loss) -> bool {
+        (self.lost)(member, loss, &|| self.state().killed.contains(&member.call))
     }
 
     /// Tells that a step is lost if a task of it has not called in time.
@@ -218,7 +225,7 @@ impl Shared {
         thread::spawn(move || {
             thread::sleep(MEETING_LIMIT);
             if shared.state().waits_in_vain(id) {
-                (shared.lost)(&member, Loss::Gone);
+                shared.lose(&member, Loss::Gone);
             }
         });
     }
@@ -230,9 +237,12 @@ impl Shared {
         let id = state.number();
         state.steps.insert(id, step);
         drop(state);
-        for _ending in line.words::<Said>().filter(|said| *said == Said::Ending) {
-            if let Some(step) = self.state().steps.get_mut(&id) {
-                step.is_ending = true;
+        for said in line.words::<Said>() {
+            let mut state = self.state();
+            match (said, state.steps.get_mut(&id)) {
+                (Said::Ending, Some(step)) => step.is_ending = true,
+                (Said::Killed, Some(_)) => drop(state.killed.insert(call.clone())),
+                _ => {}
             }
         }
         let mut state = self.state();

@@ -391,7 +391,7 @@ impl GroupCriu {
         let folder = within.folder(group);
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let ending = seats.clone();
-        let lost = move |member: &::criu::line::Member, _| {
+        let lost = move |member: &::criu::line::Member, _, _: &dyn Fn() -> bool| {
             if ending.stop_all_of(group, &member.call) {
                 let (task, node) = (member.rank, &member.node);
                 protocol::say!("joulepoint: task {task} on {node} was killed or is missing; group {group} goes back");

@@ -29,7 +29,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -558,6 +558,9 @@ fn wait(mut child: Child, signals: &SignalFd, mut driver: Option<&mut Line>) -> 
     let (mut asked, mut limit) = (false, None);
     loop {
         if let Some(status) = child.try_wait()? {
+            if status.signal().is_some() && !asked {
+                let _ = driver.take().map(|line| line.tell(&Said::Killed));
+            }
             return Ok((exit_code(status), asked));
         }
         if let Some(at) = limit

@@ -200,6 +200,7 @@ fn steps_that_people_cancel_do_not_go_back_and_signals_arrive() -> Result<()> {
 /// A part of the machinery that dies alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Part {
+    Srun,
     Warden,
     Criu,
     Driver,
@@ -209,11 +210,13 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Part; 6] = [Part::Warden, Part::Criu, Part::Driver, Part::NodeService, Part::Supervisor, Part::Slurmd];
+    const ALL: [Part; 7] =
+        [Part::Srun, Part::Warden, Part::Criu, Part::Driver, Part::NodeService, Part::Supervisor, Part::Slurmd];
 
     /// How the first word of its command line ends, and another word of it.
     fn words(self) -> (&'static str, &'static str) {
         match self {
+            Part::Srun => ("srun", "warden"),
             Part::Warden => ("joulepoint", "warden"),
             Part::Criu => ("", "--unprivileged"),
             Part::Driver => ("/proc/self/exe", "wrap"),
@@ -270,7 +273,7 @@ fn whatever_is_killed_during_a_dump_the_line_before_is_there_and_no_work_is_lost
     let Some(mut site) = site() else { return Ok(()) };
     let mut random = random("killed parts");
     let rounds = std::env::var("JOULEPOINT_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    let job = Job::submit(&site, "parts", 2, &[("one", 450 * rounds)])?;
+    let job = Job::submit(&site, "parts", 2, &[("one", 525 * rounds)])?;
     job.wait_for_lines(&site, 1)?;
     for part in (0..rounds).flat_map(|_| Part::ALL) {
         let complete = |site: &Site| transparent::checkpoints(site, job.id).into_iter().filter(|(_, c)| *c).count();
@@ -293,7 +296,7 @@ fn whatever_is_killed_during_a_dump_the_line_before_is_there_and_no_work_is_lost
     }
     let run = job.ends_as_if_undisturbed(&site)?;
     ensure!(job.began("one") == 2, "the step began anew: {}", job.said());
-    println!("killed parts: {} kills, {} checkpoints", 6 * rounds, run["total"]["checkpoints"]);
+    println!("killed parts: {} kills, {} checkpoints", 7 * rounds, run["total"]["checkpoints"]);
     Ok(())
 }
 

@@ -12,6 +12,8 @@ pub(super) struct State {
     pub(super) steps: BTreeMap<u64, Step>,
     /// Calls of which a task was lost, or has ended with an error of its own: Slurm ends the others for that.
     pub(super) broken: BTreeSet<String>,
+    /// Calls whose `srun` was killed by a signal.
+    pub(super) killed: BTreeSet<String>,
     /// By call and rank: what tasks with a part of an MPI program have sent to others, if that was counted.
     pub(super) sent: BTreeMap<(String, u32), Option<Sent>>,
     /// How often the script has begun.

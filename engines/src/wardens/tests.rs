@@ -14,13 +14,20 @@ fn member(call: &str, rank: u32, tasks: u32) -> Member {
 
 /// A run's wardens, and who was lost.
 fn listen(run: &Path) -> (Wardens, Receiver<(u32, Loss)>) {
-    let (sender, lost) = channel();
-    let sender = Mutex::new(sender);
-    let told = move |m: &Member, loss: Loss| {
+    let (wardens, lost, _) = listen_for_killed(run);
+    (wardens, lost)
+}
+
+/// The same, and for each who was lost whether the `srun` was killed.
+fn listen_for_killed(run: &Path) -> (Wardens, Receiver<(u32, Loss)>, Receiver<bool>) {
+    let ((sender, lost), (say, killed)) = (channel(), channel());
+    let (sender, say) = (Mutex::new(sender), Mutex::new(say));
+    let told = move |m: &Member, loss: Loss, is_killed: &dyn Fn() -> bool| {
+        let _ = say.lock().unwrap().send(is_killed());
         sender.lock().unwrap().send((m.rank, loss)).unwrap();
         false
     };
-    (Wardens::listen(run, "localhost", Box::new(told), Box::new(|_, _| true)).unwrap(), lost)
+    (Wardens::listen(run, "localhost", Box::new(told), Box::new(|_, _| true)).unwrap(), lost, killed)
 }
 
 /// A task that says this to each order in turn, and tells the orders that it heard when its line ends.
@@ -91,7 +98,7 @@ fn all_tasks_stand_still_before_any_is_saved_and_all_go_on_with_the_line() {
                 limit_s: 60.0,
                 memory_share: 0.5,
                 compress: false,
-                increments: None,
+                increments: Some(::criu::dumping::increments::Increments { base: None }),
                 overwritten_bytes: 16 << 20,
                 tells_going_on: true,
             }),
@@ -304,6 +311,30 @@ fn a_step_that_the_script_ends_loses_no_task() {
     drop(one);
     wait_for(&wardens, 0);
     assert!(lost.recv_timeout(Duration::from_millis(100)).is_err());
+}
+
+#[test]
+fn a_step_whose_srun_was_killed_is_told_from_one_that_somebody_has_cancelled() {
+    let run = tempfile::tempdir().unwrap();
+    let (wardens, lost, killed) = listen_for_killed(run.path());
+    for (call, is_killed) in [("a.1", true), ("b.1", false)] {
+        let step = Hello::Step { call: call.into(), words: "prog".into(), outside: None, together: None };
+        let mut step = line::call(run.path(), &step).unwrap();
+        let one = line::call(run.path(), &Hello::Task(member(call, 0, 1))).unwrap();
+        wait_for(&wardens, 1);
+        if is_killed {
+            step.tell(&Said::Killed).unwrap();
+            let limit = Instant::now() + Duration::from_secs(60);
+            while !wardens.0.state().killed.contains(call) {
+                assert!(Instant::now() < limit);
+            }
+        }
+        drop(one);
+        assert_eq!(lost.recv_timeout(Duration::from_secs(60)).unwrap(), (0, Loss::Gone));
+        assert_eq!(killed.recv().unwrap(), is_killed);
+        drop(step);
+        wait_for(&wardens, 0);
+    }
 }
 
 #[test]
