@@ -13,6 +13,7 @@ use listener::now_s;
 use parking_lot::Mutex;
 use protocol::{Beat, BeatReply, Fingerprint, Health, Part, Storage};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ pub(crate) struct Heart {
     pub rest: Arc<Rest>,
     /// Whether the controller knows that nodes rest.
     pub may_rest: AtomicBool,
+    /// Whether the controller understands for how long the node has been up.
+    pub counts_boots: AtomicBool,
 }
 
 impl Heart {
@@ -85,6 +88,7 @@ impl Heart {
                 Ok(mut reply) => {
                     let counted = reply.capabilities.take();
                     self.may_rest.store(reply.may_rest, Ordering::Relaxed);
+                    self.counts_boots.store(reply.boots, Ordering::Relaxed);
                     let is_free = reply.held.is_empty() && reply.ended.is_empty();
                     self.is_asked_for_engines.store(counted.is_some(), Ordering::Relaxed);
                     counted.into_iter().for_each(|counted| self.published.publish(counted));
@@ -155,6 +159,12 @@ impl Heart {
             epoch: Some(self.lease.epoch()),
             engines: self.engines.lock().clone().filter(|_| self.is_asked_for_engines.load(Ordering::Relaxed)),
             pause_s: None,
+            up_s: self.counts_boots.load(Ordering::Relaxed).then(|| up_s(&self.metering.proc_root)).flatten(),
         }
     }
+}
+
+/// For how long this node has been up, s; none where the kernel does not tell.
+fn up_s(proc_root: &Path) -> Option<f64> {
+    std::fs::read_to_string(proc_root.join("uptime")).ok()?.split_whitespace().next()?.parse().ok()
 }

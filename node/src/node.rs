@@ -154,6 +154,7 @@ fn begin(site: &Site, metering: Arc<Metering>, munge: Munge, url: String) -> Res
         is_asked_for_engines: AtomicBool::new(false),
         rest: rest.clone(),
         may_rest: AtomicBool::new(false),
+        counts_boots: AtomicBool::new(false),
     });
     let controller = |limit| Client::new(&site.controller.url, site.munge_socket.clone(), limit);
     let (delivering, to_store) = (spool.clone(), controller(DELIVERY_LIMIT));

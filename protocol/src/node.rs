@@ -78,6 +78,9 @@ pub struct Beat {
     /// controller that has told [`BeatReply::may_rest`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_s: Option<f64>,
+    /// For how long the node has been up, s; only for a controller that has told [`BeatReply::boots`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_s: Option<f64>,
 }
 
 /// The controller asks a node that is silent because nothing protected is there for a heartbeat: `POST /v1/wake`, for root.
@@ -161,6 +164,9 @@ pub struct BeatReply {
     /// Whether the controller understands a [`Beat::pause_s`].
     #[serde(default)]
     pub may_rest: bool,
+    /// Whether the controller understands [`Beat::up_s`].
+    #[serde(default)]
+    pub boots: bool,
 }
 
 /// What the controller knows of one node's health.

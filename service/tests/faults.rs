@@ -195,6 +195,7 @@ fn sees_a_step(site: &Site, ahead_s: &Path) {
         epoch: None,
         engines: None,
         pause_s: None,
+        up_s: None,
     };
     site.client().post::<Beat, BeatReply>("/v1/beats", &beat).expect("heard");
     send(&site.client(), "step", &records(1)).expect("stored");

@@ -43,6 +43,8 @@ pub struct Heard {
     pub jobs: BTreeSet<u32>,
     /// For how long it may be silent from now on, since nothing protected is there, s.
     pub pause_s: f64,
+    /// For how long it has been up, s; none from services that do not tell.
+    pub up_s: Option<f64>,
 }
 
 /// How it is known that nothing of a run goes on at a node.
@@ -191,6 +193,10 @@ struct Node {
     heard_s: f64,
     /// When it was heard last in the boot before this one, and first in this one, s; absent if that was not seen.
     booted: Option<(f64, f64)>,
+    /// When it booted, by its own word, s; below 0 if that was before this life of the controller.
+    boot_s: Option<f64>,
+    /// When it was heard first in this life of the controller, s.
+    first_s: Option<f64>,
     /// Whether it was heard in this life of the controller.
     is_heard: bool,
     slurmd_up: bool,
@@ -276,6 +282,8 @@ impl Nodes {
             // What began before this controller heard of the node may have begun in either boot.
             node.booted = (node.is_heard && !heard.boot_id.is_empty()).then_some((node.heard_s, now_s));
         }
+        node.boot_s = heard.up_s.map(|up_s| now_s - up_s);
+        node.first_s.get_or_insert(now_s);
         (node.known.boot_id, node.known.fences_itself) = (heard.boot_id, heard.epoch.is_some());
         // Nothing of what ran in the boot before is left, nor of a job without processes.
         node.known.ended.retain(|of| !is_new_boot && heard.jobs.contains(&of.job));

@@ -194,6 +194,7 @@ impl Watching {
             epoch: beat.epoch,
             jobs: beat.jobs.iter().map(|j| j.job).collect(),
             pause_s: beat.pause_s.unwrap_or(0.0),
+            up_s: beat.up_s.filter(|up_s| *up_s >= 0.0),
         };
         let last = LastBeat { url: beat.url.clone(), slurmd_up: beat.slurmd_up, jobs: beat.jobs.clone() };
         self.beats.lock().insert(beat.node.clone(), last);
@@ -215,6 +216,7 @@ impl Watching {
             witnesses: word.witnesses.iter().map(|node| Witness { node: node.clone(), url: url(node) }).collect(),
             capabilities: None,
             may_rest: true,
+            boots: true,
         };
         (reply, must_keep)
     }

@@ -282,6 +282,7 @@ pub fn beat(node: &str) -> Beat {
         epoch: Some(0),
         engines: None,
         pause_s: None,
+        up_s: None,
     }
 }
 

@@ -2,6 +2,9 @@
 
 use super::{Fence, Node, Nodes, State};
 
+/// Clocks that tell when something began are taken to be right to this, s.
+const BOOT_SLACK_S: f64 = 3.0;
+
 impl Nodes {
     /// Whether a node is dead.
     pub fn is_dead(&self, name: &str) -> bool {
@@ -49,11 +52,13 @@ impl Nodes {
         self.nodes.get(name).filter(|n| matches!(n.state, State::Dead(_))).map(|n| now_s - n.death.found_s)
     }
 
-    /// When a node was heard last in the boot before this one, and for how long it has been heard in this one, both as
-    /// time until now, s; absent if it was not seen to boot.
+    /// What began longer ago than this ran in an earlier boot of a node, s, and for how long this boot has been heard, s.
+    /// Absent if the node does not tell when it booted and was not seen to boot.
     pub fn booted_for_s(&self, now_s: f64, name: &str) -> Option<(f64, f64)> {
-        let (before_s, since_s) = self.nodes.get(name)?.booted?;
-        Some((now_s - before_s, now_s - since_s))
+        let node = self.nodes.get(name)?;
+        let told = node.boot_s.zip(node.first_s);
+        let told = told.map(|(boot_s, first_s)| (now_s - boot_s + BOOT_SLACK_S, now_s - boot_s.max(first_s)));
+        told.or_else(|| node.booted.map(|(before_s, since_s)| (now_s - before_s, now_s - since_s)))
     }
 
     /// Whether a node is heard, has its slurmd, and nothing speaks against it.

@@ -20,6 +20,7 @@ fn heard(nodes: &mut Nodes, now_s: f64, n: usize, boot: &str, jobs: &[u32]) -> V
         epoch: Some(epoch),
         jobs: jobs.iter().copied().collect(),
         pause_s: 0.0,
+        up_s: None,
     };
     let actions = nodes.heard(now_s, heard);
     nodes.word(now_s, &name(n));
@@ -243,6 +244,7 @@ fn witnesses_before_the_last_are_asked_until_the_node_has_heard_of_the_last() {
         epoch: Some(old),
         jobs: BTreeSet::from([7]),
         pause_s: 0.0,
+        up_s: None,
     };
     nodes.heard(13.5, beat.clone());
     assert!(nodes.word(13.5, "n2").1, "to be kept before it is said");
@@ -273,6 +275,7 @@ fn a_node_of_a_service_that_does_not_fence_itself_is_never_presumed_frozen() {
         epoch,
         jobs: BTreeSet::from([7]),
         pause_s: 0.0,
+        up_s: None,
     };
     nodes.heard(11.0, beat(None));
     others_are_heard(&mut nodes, 14.5, &[2]);

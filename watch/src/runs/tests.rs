@@ -38,6 +38,7 @@ fn first_is_dead() -> Nodes {
                 epoch,
                 jobs: BTreeSet::new(),
                 pause_s: 0.0,
+                up_s: None,
             },
         );
         nodes.word(at_s, &name);
@@ -87,7 +88,7 @@ fn a_job_that_its_node_has_forgotten_by_a_boot_is_requeued_if_slurm_does_not() {
         let (node, boot_id) = ("n1".to_string(), boot_id.to_string());
         nodes.heard(
             at_s,
-            Heard { node, boot_id, slurmd_up: true, epoch: Some(0), jobs: BTreeSet::from([7]), pause_s: 0.0 },
+            Heard { node, boot_id, slurmd_up: true, epoch: Some(0), jobs: BTreeSet::from([7]), ..Heard::default() },
         );
     };
     beat(&mut nodes, 90.0, "b");
@@ -110,6 +111,11 @@ fn a_job_that_its_node_has_forgotten_by_a_boot_is_requeued_if_slurm_does_not() {
     let mut kept = Nodes::new(Limits::default(), 200.0, [("n1".to_string(), known)]);
     beat(&mut kept, 201.0, "d");
     assert_eq!(Runs::new(0.0).answered(220.0, &run(), Some(&began(50.0)), &kept), None, "it may have begun since");
+    // The node tells how long it has been up: what began before is gone, whoever has seen the boot.
+    let (node, boot_id) = ("n1".to_string(), "d".to_string());
+    kept.heard(230.0, Heard { node, boot_id, slurmd_up: true, epoch: Some(0), up_s: Some(30.0), ..Heard::default() });
+    assert_eq!(Runs::new(0.0).answered(231.0, &run(), Some(&began(50.0)), &kept), requeue);
+    assert_eq!(Runs::new(0.0).answered(231.0, &run(), Some(&began(29.0)), &kept), None, "it began in this boot");
 }
 
 #[test]

@@ -273,6 +273,7 @@ impl World {
                 epoch: Some(n.lease.epoch()),
                 jobs: n.programs.keys().map(|g| g.of.job).collect(),
                 pause_s,
+                up_s: None,
             };
             let service = (n.boot, n.service_from_s);
             if let Some((there_s, back_s)) = self.net.exchange(&mut self.rng, node, controller) {
