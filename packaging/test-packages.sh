@@ -20,8 +20,10 @@ criu="
 "
 # Beside Open MPI, which keeps the names mpirun and mpicc: those of this one end in .mpich.
 mpich="mpich libmpich-dev"
+# What SCR is built with, where its sources are at hand.
+scr="autoconf automake cmake g++ libtool zlib1g-dev"
 all="
-    $compile $slurm $gromacs $lammps $heat $mpich $criu
+    $compile $slurm $gromacs $lammps $heat $mpich $criu $scr
     ca-certificates git
     libclang-14-dev libslurm-dev gfortran-12
     chromium chromium-driver

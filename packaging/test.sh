@@ -104,12 +104,16 @@ floor "tidy: map, docs, names" $suite tidy
 floor "house: sizes, circles, errors" $suite house
 floor "plugin in a hostile host" $suite spank_host
 floor "doctor: each fault provoked" $suite doctor
-floor "any program, by CRIU" $suite criu -- --test-threads=2 --nocapture
 floor_real "a private Slurm whose nodes die" lifecycle
 floor_real "stock Slurm, without us" baseline
 # The packages of what is built already; a release build is for make deb.
 BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
-# Three streams side by side: each suite has a Slurm of its own, and mostly waits.
+# Four streams side by side: each suite has a Slurm of its own, and mostly waits.
+(
+    run "$work/criu" $suite criu -- --test-threads=2 --nocapture
+    run_real "$work/scr" scr
+) &
+engines=$!
 (
     run_real "$work/groups" groups
     run_real "$work/mpi" mpi
@@ -136,6 +140,9 @@ floor_real "loans of idle nodes" loans
 floor_real "protected, or told that not" protection
 floor_real "steps whose nodes die, by CRIU" steps _died
 floor "the user's pages, a shell to try" $suite user_page -- every_script_has every_program_of a_block_knows a_shell_to
+wait "$engines"
+tell "any program, by CRIU" "$work/criu"
+tell "programs of the real SCR" "$work/scr"
 wait "$groups"
 tell "groups that recover alone" "$work/groups"
 tell "one MPI program over all groups" "$work/mpi"

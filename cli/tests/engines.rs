@@ -123,35 +123,48 @@ fn without_a_coordinator_the_job_runs() {
 
 #[test]
 fn an_engine_that_was_asked_for_and_is_missing_ends_the_job_before_it_has_begun() {
-    for (engine, missing) in [("dmtcp", "dmtcp_coordinator"), ("scr", "scr_index")] {
-        if host::tool::find(missing).is_some() {
-            println!("skipped: {missing} is in the PATH here");
-            continue;
-        }
-        let output = Place::new(&[]).start(engine, "exit 6").wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(driver::protection::EXIT_NOT_PROTECTED), "{said}");
-        assert!(said.contains(&format!("{engine} was asked for, but {missing} is not in the PATH")), "{said}");
-        assert!(said.contains("before it has begun"), "{said}");
+    if host::tool::find("dmtcp_coordinator").is_some() {
+        return println!("skipped: dmtcp_coordinator is in the PATH here");
     }
+    let output = Place::new(&[]).start("dmtcp", "exit 6").wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(driver::protection::EXIT_NOT_PROTECTED), "{said}");
+    assert!(said.contains("dmtcp was asked for, but dmtcp_coordinator is not in the PATH"), "{said}");
+    assert!(said.contains("before it has begun"), "{said}");
 }
 
 #[test]
 fn scr_gets_the_interval_and_goes_back_to_the_line() {
-    let index = "case \"$*\" in *--list*) cat listing;; *) echo \"$*\" >> asked;; esac";
-    let place = Place::new(&[("scr_index", index), ("scr_halt", "echo \"$*\" >> halts")]);
-    let program = "env | grep ^SCR_ | sort > seen\n[ -e listing ] && exit 0\nmkdir -p .scr\n\
-        printf '  DSET VALID FLUSHED CUR NAME\\n 2 NO 2026-11-20T10:00:01 ckpt.2\\n 1 YES 2026-11-20T10:00:00 * ckpt.1\\n' > listing\n\
-        touch .scr/index.scr\nwhile :; do sleep 0.1; done";
+    let place = Place::new(&[]);
+    let flushed = |number: u32| {
+        let head = "2026-11-27T11:22:07: host=n1, jobid=none";
+        let of = format!("dset={number}, name=\"ckpt.{number}\"");
+        format!(
+            "{head}, event=CHECKPOINT_END, {of}, secs=4.0\n{head}, xfer=CHECKPOINT, {of}, secs=4.0, bytes=1000.0, files=1\n\
+             {head}, event=FLUSH_SUCCESS, {of}, secs=1.0\n"
+        )
+    };
+    fs::write(place.path("one"), flushed(1)).unwrap();
+    let program = "env | grep -e ^SCR_ -e ^FT_ENERGY_RESTART | sort > seen.$$\n[ -e .scr ] && exit 0\n\
+        mkdir .scr && cp one .scr/log\nwhile :; do sleep 0.1; done";
     let wrapper = place.start("scr", program);
     until("a checkpoint", || !place.manifests().is_empty());
     kill_driver(&wrapper);
     assert!(wrapper.wait_with_output().unwrap().status.success());
     let folder = fs::canonicalize(place.path(".")).unwrap();
-    let seen = format!("SCR_CHECKPOINT_SECONDS=1\nSCR_FLUSH=1\nSCR_PREFIX={}\n", folder.display());
-    assert_eq!(place.read("seen"), seen);
-    assert_eq!(place.read("asked"), format!("--prefix={} --current=ckpt.1\n", folder.display()));
-    assert_eq!(place.read("halts"), format!("--remove {0}\n--remove {0}\n", folder.display()));
+    let seen = |resumed: u8| {
+        format!(
+            "FT_ENERGY_RESTART={resumed}\nSCR_CHECKPOINT_SECONDS=1\nSCR_FLUSH=1\nSCR_LOG_ENABLE=1\nSCR_LOG_SYSLOG_ENABLE=0\n\
+             SCR_PREFIX={}\n",
+            folder.display()
+        )
+    };
+    let all = glob::glob(&place.path("seen.*").to_string_lossy()).unwrap().flatten();
+    let mut all: Vec<String> = all.map(|path| fs::read_to_string(path).unwrap()).collect();
+    all.sort();
+    assert_eq!(all, [seen(0), seen(1)]);
     let line = place.manifests()[0].parent().map(Path::to_path_buf).unwrap();
     assert_eq!(fs::read_to_string(line.join("dataset")).unwrap(), "ckpt.1");
+    let manifest: protocol::Manifest = serde_json::from_slice(&fs::read(line.join("manifest.json")).unwrap()).unwrap();
+    assert!(manifest.bytes > 1000 && manifest.ended_s - manifest.begun_s >= 1.0, "{manifest:?}");
 }

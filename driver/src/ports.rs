@@ -46,6 +46,17 @@ pub struct Saved {
     pub files: Vec<ManifestFile>,
     /// For how long its program stood still, s; absent if nobody can tell.
     pub still_s: Option<f64>,
+    /// What a program has made by itself and keeps elsewhere; the files only name it.
+    pub kept: Option<Kept>,
+}
+
+/// A checkpoint that its program keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Kept {
+    /// Its size, bytes.
+    pub bytes: u64,
+    /// How long the program took for it, s.
+    pub took_s: f64,
 }
 
 /// Time, and everything that happens in it.

@@ -166,7 +166,7 @@ fn seconds(world: &World) -> BTreeMap<Phase, f64> {
 
 fn saved() -> Happening {
     let file = ManifestFile { copy: "0".into(), bytes: 1, ..ManifestFile::default() };
-    Happening::Checkpointed(Ok(Saved { files: vec![file], still_s: Some(2.0) }))
+    Happening::Checkpointed(Ok(Saved { files: vec![file], still_s: Some(2.0), kept: None }))
 }
 
 #[test]

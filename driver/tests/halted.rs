@@ -70,7 +70,7 @@ impl Engine for World {
     fn begin(&mut self, _: PathBuf) {
         let file = |copy: &String| {
             let file = ManifestFile { copy: copy.clone(), bytes: 1, ..ManifestFile::default() };
-            Saved { files: vec![file], still_s: Some(0.0) }
+            Saved { files: vec![file], still_s: Some(0.0), kept: None }
         };
         let result = self.last_checkpoint.as_ref().map(file).ok_or_else(|| "nothing is complete".to_string());
         self.happenings.borrow_mut().push_back(Happening::Checkpointed(result));

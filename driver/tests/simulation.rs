@@ -173,7 +173,7 @@ impl World {
             xxh3: "x".into(),
             ..ManifestFile::default()
         };
-        Happening::Checkpointed(Ok(Saved { files: vec![file], still_s: None }))
+        Happening::Checkpointed(Ok(Saved { files: vec![file], still_s: None, kept: None }))
     }
 
     fn kill_node(&mut self) -> Option<Happening> {

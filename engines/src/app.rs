@@ -247,7 +247,7 @@ impl Engine for App {
                     let still_s = Some(finished.at.duration_since(begun).as_secs_f64());
                     post.tell_of(&one, Happening::GoesOn);
                     match finished.copy(&files, &writers, &into, &earlier).map_err(|e| e.to_string())? {
-                        Some(files) => return Ok(Saved { files, still_s }),
+                        Some(files) => return Ok(Saved { files, still_s, kept: None }),
                         None => emptied(&into).map_err(|e| e.to_string())?,
                     }
                 }

@@ -31,8 +31,6 @@ pub struct Facts {
     pub unsuited: Unsuited,
     /// Why CRIU cannot be used, as its probe found.
     pub no_criu: Option<String>,
-    /// Why SCR's commands cannot be used.
-    pub no_scr: Option<String>,
     /// Why DMTCP cannot be used.
     pub no_dmtcp: Option<String>,
     /// The engine by which the run's own checkpoints were made, if there are any: no other can go on from them.
@@ -49,11 +47,6 @@ impl Facts {
     fn links_mpi(&self) -> bool {
         self.links("libmpi") || self.links("libmpich")
     }
-}
-
-/// Why SCR cannot be used here.
-pub fn no_scr() -> Option<String> {
-    missing(&["scr_index"])
 }
 
 /// Why DMTCP cannot be used here.
@@ -101,9 +94,8 @@ pub fn choose(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
 /// Why an engine cannot work for this run.
 fn hindrance(engine: Engine, facts: &Facts) -> Option<String> {
     match engine {
-        Engine::App => None,
+        Engine::App | Engine::Scr => None,
         Engine::Hook => (!facts.hook).then(|| "no checkpoint command is configured".to_string()),
-        Engine::Scr => facts.no_scr.clone(),
         Engine::Criu => facts.no_criu.clone().or_else(|| containers(facts)).or_else(|| no_sandbox(facts)),
         Engine::Dmtcp => facts.no_dmtcp.clone().or_else(|| containers(facts)).or_else(|| several_nodes(facts)),
     }
@@ -176,17 +168,14 @@ fn automatic(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
     if facts.hook {
         return (Some(Engine::Hook), "checkpoint commands are configured".to_string());
     }
-    let mut against = Vec::new();
     let for_scr = [
         facts.links("libscr").then_some("the program links to libscr"),
         (facts.proven == "scr").then_some("SCR made the checkpoints of an earlier run of this name"),
     ];
     if let Some(why) = for_scr.into_iter().flatten().next() {
-        match &facts.no_scr {
-            None => return (Some(Engine::Scr), why.to_string()),
-            Some(absent) => against.push(format!("scr: {why}, but {absent}")),
-        }
+        return (Some(Engine::Scr), why.to_string());
     }
+    let mut against = Vec::new();
     let images = [
         (Engine::Criu, &facts.no_criu, no_criu_images(facts)),
         (Engine::Dmtcp, &facts.no_dmtcp, no_dmtcp_images(facts)),
@@ -232,7 +221,6 @@ mod tests {
             nodes: 1,
             libraries,
             no_criu: no("CRIU"),
-            no_scr: no("SCR"),
             no_dmtcp: no("DMTCP"),
             proven: "auto".into(),
             ..Facts::default()
@@ -257,7 +245,7 @@ mod tests {
         let fast = Facts { fabric: Some("mlx5_0".into()), ..steps(&["libmpi.so.40"]) };
         let verbs = Facts { no_criu: None, ..facts(&["libibverbs.so.1"]) };
         let part = Facts { is_part: true, ..criu.clone() };
-        let cases: [Case; 37] = [
+        let cases: [Case; 36] = [
             (none, Facts { fabric: Some("mlx5_0".into()), ..verbs.clone() }, None, "an RDMA device"),
             (none, verbs, Some(Engine::Criu), "nothing else"),
             (none, part.clone(), None, "heterogeneous"),
@@ -271,8 +259,7 @@ mod tests {
             (none, Facts { proven: "criu".into(), ..unsuited(false, true) }, Some(Engine::Criu), "earlier run"),
             (&[("ft-energy-done", "*.cpt")], dmtcp(&[], 1), Some(Engine::App), "says how"),
             (none, Facts { hook: true, ..facts(&[]) }, Some(Engine::Hook), "commands"),
-            (none, Facts { no_scr: None, ..scr.clone() }, Some(Engine::Scr), "libscr"),
-            (none, scr, None, "links to libscr, but SCR is absent"),
+            (none, scr, Some(Engine::Scr), "libscr"),
             (none, dmtcp(&["libc.so.6"], 1), Some(Engine::Dmtcp), "nothing else"),
             (none, criu.clone(), Some(Engine::Criu), "nothing else"),
             (none, Facts { starts_steps: true, no_criu: Some("CRIU is absent".into()), ..criu.clone() }, None, "srun"),
@@ -288,7 +275,7 @@ mod tests {
             (none, dmtcp(&[], 4), None, "4 nodes"),
             (none, Facts { no_criu: None, proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier"),
             (none, Facts { proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier run"),
-            (none, Facts { proven: "scr".into(), no_scr: None, ..facts(&[]) }, Some(Engine::Scr), "earlier run"),
+            (none, Facts { proven: "scr".into(), ..facts(&[]) }, Some(Engine::Scr), "earlier run"),
             (none, Facts { proven: "dmtcp".into(), ..facts(&[]) }, None, "DMTCP is absent"),
             (none, dmtcp(&["libcuda.so.1"], 1), None, "GPU"),
             (
@@ -299,7 +286,7 @@ mod tests {
             ),
             (none, Facts { made_by: Some(Engine::Criu), ..dmtcp(&[], 1) }, None, "of this run, but CRIU is absent"),
             (&[("ft-energy-engine", "dmtcp")], facts(&[]), None, "asked for, but DMTCP is absent"),
-            (&[("ft-energy-engine", "scr")], Facts { no_scr: None, ..facts(&[]) }, Some(Engine::Scr), "asked for"),
+            (&[("ft-energy-engine", "scr")], facts(&[]), Some(Engine::Scr), "asked for"),
         ];
         for (options, facts, engine, why) in cases {
             let (chosen, reason) = choose(&settings(options), &facts);

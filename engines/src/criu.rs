@@ -218,7 +218,7 @@ impl Engine for Criu {
             let saved = dumped.and_then(|frozen_s| {
                 tracing::info!(frozen_s, "the program stood still for a dump");
                 let files = survey_new(&into, &earlier).map_err(|e| e.to_string())?;
-                Ok(Saved { files, still_s: Some(frozen_s) })
+                Ok(Saved { files, still_s: Some(frozen_s), kept: None })
             });
             if saved.as_ref().is_err_and(|reason| reason == client::ENDED) {
                 // That of a program that has done its work is no failure: its end is heard of first.

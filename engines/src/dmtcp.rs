@@ -139,7 +139,7 @@ impl Engine for Dmtcp {
                 tool::run(&mut command, "dmtcp_command --bcheckpoint", limit, || one.is_current())?;
                 let still_s = Some(begun.elapsed().as_secs_f64());
                 post.tell_of(&one, Happening::GoesOn);
-                Ok(Saved { files: take_images(&folder, &into)?, still_s })
+                Ok(Saved { files: take_images(&folder, &into)?, still_s, kept: None })
             });
             post.tell_of(&one, Happening::Checkpointed(made));
         });

@@ -122,7 +122,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
         (Some(Kind::Scr), ..) => {
             let halting = gear.halt_s.map(|end_s| Halting { end_s, calls: script.calls.clone() });
             let prefix = std::env::var_os("SCR_PREFIX").map_or_else(|| me.folder.clone(), PathBuf::from);
-            Box::new(Scr::new(post, checkpoints, prefix, halting))
+            Box::new(Scr::new(post, checkpoints, prefix, me.job, halting))
         }
         (Some(Kind::Dmtcp), ..) => {
             let limit = Duration::from_secs_f64(limit_s);

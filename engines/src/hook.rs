@@ -87,7 +87,7 @@ impl Engine for Hook {
                 if files.is_empty() { Err("the checkpoint command left no file".to_string()) } else { Ok(files) }
             });
             // What the program does meanwhile only the command knows.
-            let saved = files.map(|files| Saved { files, still_s: None });
+            let saved = files.map(|files| Saved { files, still_s: None, kept: None });
             post.tell_of(&one, Happening::Checkpointed(saved));
         });
     }

@@ -1,30 +1,35 @@
-//! Engine `scr`: SCR decides in the program, by the interval that it is given; its index tells what is complete.
+//! Engine `scr`: SCR decides in the program, by the interval that it is given; its log tells what is complete.
 //!
 //! The checkpoint stays where SCR keeps it; ours holds its name. SCR must flush each one to the prefix folder
-//! (`SCR_FLUSH=1`), since a cache on a node dies with it.
+//! (`SCR_FLUSH=1`), since a cache on a node dies with it. All is said to SCR by its environment, and none of its commands is
+//! needed: a script may load SCR itself.
 
-use driver::ports::{Engine, Happening, Saved, Unprepared};
+mod log;
+
+use driver::ports::{Engine, Happening, Kept, Saved, Unprepared};
 use host::mail::{Post, Tries, now_s};
-use host::tool;
+use log::Log;
 use protocol::Manifest;
 use run::{Checkpoints, survey};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 use steps::calls::Calls;
 
-/// Longest time of one of SCR's commands.
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// Time between two looks at the index.
+/// Time between two looks at the log.
 const WATCH: Duration = Duration::from_secs(1);
+
+/// The same when SCR may halt the program: the script must not go on as if that had ended.
+const WATCH_HALT: Duration = Duration::from_millis(200);
 
 /// File of our checkpoint with the name of SCR's.
 const NAME: &str = "dataset";
+
+/// Exit code that stands for a program that SCR has halted.
+const HALTED: i32 = 1;
 
 /// The engine.
 pub struct Scr {
@@ -32,7 +37,7 @@ pub struct Scr {
     checkpoints: Checkpoints,
     prefix: PathBuf,
     halting: Option<Halting>,
-    halted: Arc<AtomicBool>,
+    log: Arc<Mutex<Log>>,
     tries: Tries,
     watches: Tries,
 }
@@ -48,47 +53,69 @@ pub struct Halting {
 
 impl Scr {
     /// An engine over the prefix folder of the program; it halts the program only if it can be requeued.
-    pub fn new(post: Post, checkpoints: Checkpoints, prefix: PathBuf, halting: Option<Halting>) -> Scr {
-        let halting = halting.filter(|_| tool::find("scr_halt").is_some());
-        Scr {
-            post,
-            checkpoints,
-            prefix,
-            halting,
-            halted: Arc::default(),
-            tries: Tries::default(),
-            watches: Tries::default(),
-        }
+    pub fn new(
+        post: Post,
+        checkpoints: Checkpoints,
+        prefix: PathBuf,
+        job: Option<u32>,
+        halting: Option<Halting>,
+    ) -> Scr {
+        let log = Arc::new(Mutex::new(Log::of(&prefix, job.map(|job| job.to_string()))));
+        Scr { post, checkpoints, prefix, halting, log, tries: Tries::default(), watches: Tries::default() }
     }
 
-    /// Watches the index, and halts the program when the next checkpoint has to be its last.
-    fn watch(&self, interval_s: f64) {
-        let (post, prefix, halting) = (self.post.clone(), self.prefix.clone(), self.halting.clone());
-        let (watch, halted) = (self.watches.begin(), self.halted.clone());
-        halted.store(false, Ordering::SeqCst);
-        let mut known = newest(&self.prefix).ok().flatten();
+    /// The log, with all that is there.
+    fn log(&self) -> Result<MutexGuard<'_, Log>, String> {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.read().map_err(|e| format!("SCR's log: {e}"))?;
+        Ok(log)
+    }
+
+    /// Watches the log from now on. `closing_s`: when SCR begins to halt the program at its next checkpoint.
+    fn watch(&self, closing_s: f64) {
+        let (post, shared, halting) = (self.post.clone(), self.log.clone(), self.halting.clone());
+        let watch = self.watches.begin();
         thread::spawn(move || {
-            let (mut seen, mut asked) = (None, false);
+            let mut is_closed = false;
+            let (mut known, mut is_told) = (true, false);
+            let mut seen = None;
             while watch.is_current() {
-                let due = halting.as_ref().filter(|h| now_s() >= h.end_s - interval_s);
-                if let Some(halting) = due.filter(|_| !std::mem::replace(&mut asked, true)) {
-                    // The program may end before the command does.
-                    halted.store(true, Ordering::SeqCst);
-                    halted.store(halt(halting, &prefix), Ordering::SeqCst);
+                let is_closing = halting.is_some() && now_s() >= closing_s;
+                if is_closing && !std::mem::replace(&mut is_closed, true) {
+                    halting.iter().filter_map(|halting| halting.calls.as_ref()).for_each(Calls::close);
                 }
-                let now = fs::metadata(prefix.join(".scr/index.scr")).and_then(|m| m.modified()).ok();
-                if now != seen {
-                    seen = now;
-                    let newest = newest(&prefix).ok().flatten();
-                    if newest.is_some() && newest != known {
-                        known = newest;
+                {
+                    let mut log = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Err(e) = log.read() {
+                        tracing::warn!(%e, "SCR's log cannot be read");
+                    }
+                    if std::mem::take(&mut known) {
+                        seen = log.newest.clone();
+                    }
+                    if log.newest != seen {
+                        seen = log.newest.clone();
                         post.tell_of(&watch, Happening::Appeared);
                     }
+                    if log.is_from_cache() && !std::mem::replace(&mut is_told, true) {
+                        protocol::say!(
+                            "joulepoint: SCR goes on from its cache on the nodes, from a checkpoint that it has not flushed: \
+                             less is computed again than the report says"
+                        );
+                    }
+                    if log.is_halted && halting.is_some() {
+                        post.tell_of(&watch, Happening::Exited { code: HALTED });
+                        return;
+                    }
                 }
-                thread::sleep(WATCH);
+                thread::sleep(if is_closing { WATCH_HALT } else { WATCH });
             }
         });
     }
+}
+
+/// The job's own value of a variable.
+fn own(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 impl Engine for Scr {
@@ -101,42 +128,77 @@ impl Engine for Scr {
     }
 
     fn halted(&self) -> bool {
-        self.halted.load(Ordering::SeqCst)
+        self.halting.is_some() && self.log().is_ok_and(|log| log.is_halted)
     }
 
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
-        if tool::find("scr_halt").is_some() {
-            // A halt of the record before, or of SCR_Finalize, would end the program at once.
-            let removed = tool::output(Command::new("scr_halt").arg("--remove").arg(&self.prefix), LIMIT);
-            removed.map_or_else(|e| tracing::warn!(%e, "an earlier halt may end the program"), drop);
+        // A halt of the record before would end the program at once.
+        let halt = self.prefix.join(".scr/halt.scr");
+        match fs::remove_file(&halt) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                tracing::warn!(%e, path = %halt.display(), "an earlier halt may end the program");
+            }
+            _ => {}
         }
-        if let Some(manifest) = from {
-            let name =
-                fs::read_to_string(self.checkpoints.path(manifest.number).join(NAME)).map_err(|e| e.to_string())?;
-            tool::output(index(&self.prefix).arg(format!("--current={name}")), LIMIT)?;
-        }
+        let mut environment: Vec<(String, String)> = Vec::new();
+        let mut tell = |name: &str, value: String| environment.push((name.to_string(), value));
+        let is_resumed = {
+            let mut log = self.log()?;
+            (log.is_halted, log.restarted) = (false, None);
+            if let Some(manifest) = from {
+                let kept = self.checkpoints.path(manifest.number).join(NAME);
+                let name = fs::read_to_string(kept).map_err(|e| e.to_string())?;
+                if log.newest.as_ref().is_none_or(|newest| newest.name != name) {
+                    // Its cache would come first, and its newest one.
+                    tell("SCR_CURRENT", name);
+                    tell("SCR_CACHE_PURGE", "1".to_string());
+                }
+            }
+            from.is_some() || log.written > 0
+        };
         let left_s = self.halting.as_ref().map_or(f64::INFINITY, |h| h.end_s - now_s());
         let interval_s = interval_s.min(left_s / 2.0).max(1.0);
-        self.watch(interval_s);
-        let mut environment = vec![("SCR_CHECKPOINT_SECONDS".to_string(), format!("{interval_s:.0}"))];
-        let prefix = self.prefix.to_string_lossy().into_owned();
-        for (name, value) in [("SCR_PREFIX", prefix), ("SCR_FLUSH", "1".to_string())] {
-            if std::env::var_os(name).is_none() {
-                environment.push((name.to_string(), value));
-            }
+        // Never rarer than the program would have made them.
+        let wanted = own("SCR_CHECKPOINT_SECONDS").and_then(|s| s.parse::<f64>().ok()).filter(|s| *s > 0.0);
+        tell("SCR_CHECKPOINT_SECONDS", format!("{:.0}", wanted.map_or(interval_s, |own| own.min(interval_s))));
+        let end_s = self.halting.as_ref().map(|h| h.end_s);
+        let defaults = [
+            ("SCR_PREFIX", Some(self.prefix.to_string_lossy().into_owned())),
+            ("SCR_FLUSH", Some("1".to_string())),
+            ("SCR_LOG_ENABLE", Some("1".to_string())),
+            ("SCR_LOG_SYSLOG_ENABLE", Some("0".to_string())),
+            ("SCR_HALT_EXIT", end_s.map(|_| "1".to_string())),
+            ("SCR_END_TIME", end_s.map(|end_s| format!("{end_s:.0}"))),
+            ("SCR_HALT_SECONDS", end_s.map(|_| format!("{interval_s:.0}"))),
+        ];
+        for (name, value) in defaults {
+            value.filter(|_| own(name).is_none()).into_iter().for_each(|value| tell(name, value));
         }
-        environment.push(("FT_ENERGY_RESTART".to_string(), u8::from(from.is_some()).to_string()));
+        if let Some(flush) = own("SCR_FLUSH").filter(|flush| flush != "1") {
+            protocol::say!(
+                "joulepoint: SCR_FLUSH={flush} of the job: only checkpoints that SCR flushes to {} count as made",
+                self.prefix.display()
+            );
+        }
+        if own("SCR_LOG_ENABLE").is_some_and(|enable| enable == "0") {
+            protocol::say!("joulepoint: SCR_LOG_ENABLE=0 of the job: without SCR's log no checkpoint is seen");
+        }
+        tell("FT_ENERGY_RESTART", u8::from(is_resumed).to_string());
+        self.watch(end_s.map_or(f64::INFINITY, |end_s| end_s - interval_s));
         Ok(environment)
     }
 
     fn begin(&mut self, into: PathBuf) {
-        let (post, prefix, one) = (self.post.clone(), self.prefix.clone(), self.tries.begin());
+        let newest = self.log().map(|log| log.newest.clone());
+        let (post, one) = (self.post.clone(), self.tries.begin());
         thread::spawn(move || {
-            let named = newest(&prefix).and_then(|n| n.ok_or_else(|| "SCR has no complete checkpoint".to_string()));
-            let written = named.and_then(|name| fs::write(into.join(NAME), name).map_err(|e| e.to_string()));
-            // SCR has written it, and the program goes on.
-            let files = written.and_then(|()| survey(&into).map_err(|e| e.to_string()));
-            let saved = files.map(|files| Saved { files, still_s: Some(0.0) });
+            let made = newest.and_then(|newest| newest.ok_or_else(|| "SCR has no complete checkpoint".to_string()));
+            let saved = made.and_then(|made| {
+                fs::write(into.join(NAME), &made.name).map_err(|e| e.to_string())?;
+                let files = survey(&into).map_err(|e| e.to_string())?;
+                let kept = Some(Kept { bytes: made.bytes, took_s: made.took_s });
+                Ok(Saved { files, still_s: Some(made.still_s), kept })
+            });
             post.tell_of(&one, Happening::Checkpointed(saved));
         });
     }
@@ -152,78 +214,105 @@ impl Drop for Scr {
     }
 }
 
-/// Tells SCR to halt the program; whether it will.
-fn halt(halting: &Halting, prefix: &Path) -> bool {
-    halting.calls.iter().for_each(Calls::close);
-    let told = tool::output(Command::new("scr_halt").args(["--checkpoints", "1"]).arg(prefix), LIMIT);
-    if let Err(e) = &told {
-        tracing::warn!(%e, "the program cannot be halted before the walltime ends");
-        halting.calls.iter().for_each(Calls::reopen);
-    }
-    told.is_ok()
-}
-
-fn index(prefix: &Path) -> Command {
-    let mut command = Command::new("scr_index");
-    command.arg(format!("--prefix={}", prefix.display()));
-    command
-}
-
-/// The newest checkpoint that is complete and flushed.
-fn newest(prefix: &Path) -> Result<Option<String>, String> {
-    tool::output(index(prefix).arg("--list"), LIMIT).map(|text| parse_newest(&text))
-}
-
-/// Reads `scr_index --list`: number, YES or NO, time of the flush if there was one, a star beside the current one
-/// (its column differs between versions of SCR), and the name.
-fn parse_newest(text: &str) -> Option<String> {
-    let complete = |line: &str| {
-        let mut words = line.split_whitespace().filter(|w| *w != "*");
-        let number: u64 = words.next()?.parse().ok()?;
-        let valid = words.next()? == "YES";
-        let flushed = words.next()?;
-        let is_time = flushed.len() == 19 && flushed.as_bytes()[10] == b'T';
-        let name = words.collect::<Vec<_>>().join(" ");
-        (valid && is_time && !name.is_empty()).then_some((number, name))
-    };
-    text.lines().filter_map(complete).max().map(|(_, name)| name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use driver::ports::Clock;
     use host::mail::{MailClock, queue};
 
-    #[test]
-    fn only_complete_and_flushed_checkpoints_of_either_version_count() {
-        let of_1 = "   DSET VALID FLUSHED             DIRECTORY\n*    18 YES   2014-01-14T14:23:07 ckpt 18\n     \
-            20 NO    2014-01-14T14:25:07 ckpt.20\n     19 YES                       ckpt.19\n";
-        let of_3 = "   DSET VALID FLUSHED             CUR NAME\n      6 YES   2026-11-20T10:00:00   * ckpt.6\n      \
-            5 YES   2026-11-20T09:00:00     ckpt.5\n";
-        assert_eq!(parse_newest(of_1).as_deref(), Some("ckpt 18"));
-        assert_eq!(parse_newest(of_3).as_deref(), Some("ckpt.6"));
-        assert_eq!(parse_newest("scr_index: no index\n"), None);
-    }
-
-    /// An engine over a scripted SCR, whose commands live in a folder that is put into the `PATH`.
+    /// An engine over an empty prefix folder with a log.
     fn engine(halting: Option<Halting>) -> (tempfile::TempDir, Scr, MailClock) {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join(".scr")).unwrap();
         let (post, clock) = queue();
         let checkpoints = Checkpoints::open(dir.path().join("checkpoints"), 2).unwrap();
-        let engine = Scr::new(post, checkpoints, dir.path().to_path_buf(), halting);
+        let engine = Scr::new(post, checkpoints, dir.path().to_path_buf(), Some(7), halting);
         (dir, engine, clock)
     }
 
+    fn flushed(name: &str, number: u32) -> String {
+        let head = "2026-11-27T11:22:07: host=n1, jobid=7";
+        format!(
+            "{head}, event=CHECKPOINT_END, dset={number}, name=\"{name}\", secs=4.0\n\
+             {head}, xfer=CHECKPOINT, dset={number}, name=\"{name}\", secs=4.0, bytes=1000.0, files=1\n\
+             {head}, event=FLUSH_SUCCESS, dset={number}, name=\"{name}\", secs=1.0\n"
+        )
+    }
+
+    fn value(environment: &[(String, String)], name: &str) -> Option<String> {
+        environment.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone())
+    }
+
     #[test]
-    fn without_scrs_commands_no_checkpoint_is_claimed() {
+    fn what_scr_has_flushed_is_taken_with_its_size_and_time_and_gone_back_to_by_name() {
+        let (dir, mut engine, mut clock) = engine(None);
+        let log = dir.path().join(".scr/log");
+        fs::write(&log, flushed("ckpt.1", 1)).unwrap();
+        let environment = engine.prepare(None, 90.0).unwrap();
+        assert_eq!(value(&environment, "SCR_CHECKPOINT_SECONDS").as_deref(), Some("90"));
+        assert_eq!(value(&environment, "SCR_LOG_ENABLE").as_deref(), Some("1"));
+        assert_eq!(value(&environment, "SCR_HALT_EXIT"), None, "nobody requeues it");
+        assert_eq!(clock.wait(now_s() + 1.5), None, "what was there is not new");
+        fs::write(&log, flushed("ckpt.1", 1) + &flushed("ckpt.2", 2)).unwrap();
+        assert_eq!(clock.wait(now_s() + 30.0), Some(Happening::Appeared));
+        let (number, into) = engine.checkpoints.room().unwrap();
+        engine.begin(into.clone());
+        let Some(Happening::Checkpointed(Ok(saved))) = clock.wait(now_s() + 30.0) else { panic!("no checkpoint") };
+        assert_eq!((saved.still_s, saved.kept), (Some(5.0), Some(Kept { bytes: 1000, took_s: 5.0 })));
+        assert_eq!(fs::read_to_string(into.join(NAME)).unwrap(), "ckpt.2");
+        let manifest = Manifest { number, ..Manifest::default() };
+        let environment = engine.prepare(Some(&manifest), 90.0).unwrap();
+        assert_eq!(value(&environment, "FT_ENERGY_RESTART").as_deref(), Some("1"));
+        assert_eq!(value(&environment, "SCR_CURRENT"), None, "it is SCR's newest: its cache may be used");
+        fs::write(into.join(NAME), "ckpt.1").unwrap();
+        let environment = engine.prepare(Some(&manifest), 90.0).unwrap();
+        assert_eq!(value(&environment, "SCR_CURRENT").as_deref(), Some("ckpt.1"));
+        assert_eq!(value(&environment, "SCR_CACHE_PURGE").as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn without_a_complete_checkpoint_none_is_claimed() {
         let (dir, mut engine, mut clock) = engine(None);
         let into = dir.path().join("into");
         fs::create_dir(&into).unwrap();
         engine.begin(into);
         let said = clock.wait(now_s() + 30.0);
-        assert!(matches!(said, Some(Happening::Checkpointed(Err(ref e))) if e.contains("scr_index")), "{said:?}");
+        assert!(matches!(said, Some(Happening::Checkpointed(Err(ref e))) if e.contains("no complete")), "{said:?}");
         assert!(!engine.on_demand() && !engine.halted());
+    }
+
+    #[test]
+    fn steps_that_end_when_scr_may_halt_them_are_not_remembered_as_ended() {
+        let at = tempfile::tempdir().unwrap();
+        let calls = Calls::open(at.path(), &[]).unwrap();
+        let (_dir, mut engine, _clock) = engine(Some(Halting { end_s: now_s() + 2.0, calls: Some(calls.clone()) }));
+        engine.prepare(None, 3600.0).unwrap();
+        let limit_s = now_s() + 30.0;
+        while !calls.is_closed() {
+            assert!(now_s() < limit_s, "they are remembered to the end");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    #[test]
+    fn a_program_that_scr_has_halted_is_told_at_once_and_one_that_has_ended_is_not_halted() {
+        let at = tempfile::tempdir().unwrap();
+        let calls = Calls::open(at.path(), &[]).unwrap();
+        let halting = Halting { end_s: now_s() + 100.0, calls: Some(calls.clone()) };
+        let (dir, mut engine, mut clock) = engine(Some(halting));
+        fs::write(dir.path().join(".scr/halt.scr"), "an earlier one").unwrap();
+        let environment = engine.prepare(None, 3600.0).unwrap();
+        assert!(!calls.is_closed());
+        assert!(!dir.path().join(".scr/halt.scr").exists());
+        assert_eq!(value(&environment, "SCR_HALT_EXIT").as_deref(), Some("1"));
+        assert_eq!(value(&environment, "SCR_HALT_SECONDS").as_deref(), Some("50"));
+        let log = dir.path().join(".scr/log");
+        let halt = |note: &str| format!("2026-11-27T11:22:07: host=n1, jobid=7, event=HALT, note=\"{note}\"\n");
+        fs::write(&log, halt("SCR_FINALIZE_CALLED")).unwrap();
+        assert_eq!(clock.wait(now_s() + 1.5), None);
+        assert!(!engine.halted());
+        fs::write(&log, halt("SCR_FINALIZE_CALLED") + &halt("TIME_LIMIT")).unwrap();
+        assert_eq!(clock.wait(now_s() + 30.0), Some(Happening::Exited { code: HALTED }));
+        assert!(engine.halted());
     }
 }

@@ -198,7 +198,6 @@ fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options
         libraries,
         starts_steps,
         unsuited,
-        no_scr: choice::no_scr(),
         no_dmtcp: choice::no_dmtcp(),
         proven: plan.engine.clone(),
         made_by,

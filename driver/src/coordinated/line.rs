@@ -72,18 +72,20 @@ impl Driver<'_> {
     }
 
     /// Makes a checkpoint complete and learns from what it cost.
-    fn commit(&mut self, running: &Checkpointing, Saved { files, still_s }: Saved) -> bool {
+    fn commit(&mut self, running: &Checkpointing, Saved { files, still_s, kept }: Saved) -> bool {
         // Reading the counters of all nodes takes its time, and the checkpoint does not wait for it.
         let ended_s = self.ports.clock.now_s();
         let used = running.used.and(&self.cut(Phase::Compute));
         let step = self.ports.child.step();
+        // What the program has made before it was noticed; what that took of energy was not measured.
+        let begun_s = (running.begun_s - kept.map_or(0.0, |kept| kept.took_s)).max(self.line_s.min(running.begun_s));
         let manifest = Manifest {
             version: protocol::VERSION,
             number: running.number,
-            begun_s: running.begun_s,
+            begun_s,
             ended_s,
-            joules: used.joules(),
-            bytes: files.iter().map(|f| f.bytes).sum(),
+            joules: used.joules().filter(|_| kept.is_none()),
+            bytes: files.iter().map(|f| f.bytes).sum::<u64>() + kept.map_or(0, |kept| kept.bytes),
             step,
             engine: self.ports.engine.name().to_string(),
             holder: None,

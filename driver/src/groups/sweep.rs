@@ -240,7 +240,7 @@ impl Groups<'_> {
         &mut self,
         group: usize,
         running: &Making,
-        Saved { files, still_s }: Saved,
+        Saved { files, still_s, .. }: Saved,
     ) -> Result<OrderedCheckpoint, String> {
         let cut = match running.goes_on {
             true => {

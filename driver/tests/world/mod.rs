@@ -465,8 +465,11 @@ impl World {
             xxh3: "x".into(),
             ..ManifestFile::default()
         };
-        let result =
-            if fails { Err("disk quota exceeded".into()) } else { Ok(Saved { files: vec![file], still_s: Some(0.0) }) };
+        let result = if fails {
+            Err("disk quota exceeded".into())
+        } else {
+            Ok(Saved { files: vec![file], still_s: Some(0.0), kept: None })
+        };
         Happening::Group(News::Checkpointed { group, result })
     }
 

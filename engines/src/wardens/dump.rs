@@ -96,7 +96,7 @@ impl Wardens {
             write_durably(&folder.join(ENDED), code.to_string().as_bytes()).map_err(|e| e.to_string())?;
         }
         let files = survey_new(dump.into, dump.earlier).map_err(|e| e.to_string())?;
-        Ok(Saved { files, still_s: Some(frozen_s) })
+        Ok(Saved { files, still_s: Some(frozen_s), kept: None })
     }
 
     fn freeze_and_save(&self, dump: &Dump, running: &Running, ended: &[(Standing, i32)]) -> Result<(), String> {

@@ -25,7 +25,7 @@ impl World {
         };
         let taken = take_new(&self.program.paths(), &into, &self.checkpoints.earlier());
         Happening::Checkpointed(match taken {
-            Ok(files) => Ok(Saved { files, still_s: None }),
+            Ok(files) => Ok(Saved { files, still_s: None, kept: None }),
             Err(e) => Err(e.to_string()),
         })
     }

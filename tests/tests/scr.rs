@@ -1,0 +1,145 @@
+//! A program of the real SCR, on real clusters: its node dies, and its walltime ends.
+//!
+//! SCR's sources lie beside the repository (`../shared/sources`), or every test says that it skipped.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use suite::{Site, Wanted, built, repository};
+
+const USER: &str = "jpalice";
+const MINUTES: Duration = Duration::from_secs(300);
+
+/// What SCR stands on, and itself.
+const PARTS: [&str; 10] = ["lwgrp", "dtcmp", "KVTree", "AXL", "spath", "rankstr", "redset", "shuffile", "er", "scr"];
+
+/// Builds SCR and the program `steps` once; why not, where its sources or what builds them is missing.
+fn scr() -> Result<PathBuf, String> {
+    let sources = repository().join("../shared/sources");
+    let missing = PARTS.iter().map(|part| sources.join(format!("{part}.tar.xz"))).find(|archive| !archive.exists());
+    if let Some(archive) = missing {
+        return Err(format!("{} is not there", archive.display()));
+    }
+    let prefix = built().map_err(|e| e.to_string())?.join("scr");
+    let steps = prefix.join("bin/steps");
+    if steps.exists() {
+        return Ok(prefix);
+    }
+    let run = |command: &mut Command| {
+        let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+        let said = || String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", said())) }
+    };
+    // The script builds whatever lies beside it, and more is there than is wanted.
+    let own = tempfile::tempdir().map_err(|e| e.to_string())?;
+    for name in PARTS.map(|part| format!("{part}.tar.xz")).iter().map(String::as_str).chain(["build.sh"]) {
+        fs::copy(sources.join(name), own.path().join(name)).map_err(|e| format!("{name}: {e}"))?;
+    }
+    run(Command::new("bash").arg(own.path().join("build.sh")).arg(own.path()).arg(&prefix))?;
+    run(Command::new("mpicc")
+        .arg("-O2")
+        .arg(sources.join("scr-steps.c"))
+        .arg("-o")
+        .arg(&steps)
+        .arg(format!("-I{}", prefix.join("include").display()))
+        .arg(format!("-L{}", prefix.join("lib").display()))
+        .arg("-lscr"))?;
+    Ok(prefix)
+}
+
+/// Two nodes whose users find SCR's program, and its library below a folder that is not in any `PATH`.
+fn site() -> Option<MutexGuard<'static, Site>> {
+    static SITE: OnceLock<Option<Mutex<Site>>> = OnceLock::new();
+    let start = || {
+        let prefix = scr().inspect_err(|why| println!("skipped: {why}")).ok()?;
+        let dir = PathBuf::from(format!("/tmp/joulepoint-scr-{}", std::process::id()));
+        let wanted = Wanted { nodes: 2, ..Wanted::default() };
+        let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("a site");
+        let copied = Command::new("cp").arg("-r").arg(prefix).arg(dir.join("scr")).status();
+        assert!(copied.expect("cp").success());
+        Some(Mutex::new(site))
+    };
+    SITE.get_or_init(start).as_ref().map(|site| site.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn program(site: &Site, arguments: &str) -> String {
+    let scr = site.conf.with_file_name("scr");
+    let library = scr.join("lib");
+    format!(
+        "export LD_LIBRARY_PATH={}\nmpirun --oversubscribe -n 2 {} {arguments}",
+        library.display(),
+        scr.join("bin/steps").display()
+    )
+}
+
+/// Starts the program under nothing but the one option and `more`.
+fn submitted(site: &Site, name: &str, more: &[&str], script: &str) -> Result<(u32, PathBuf)> {
+    let folder = site.folder(USER, name)?;
+    let options = ["-N1", "-n2", "--ft-energy", "--ft-energy-interval=4s", "--open-mode=append", "--output=out"];
+    let job = site.submit(USER, &folder, &[&options, more].concat(), script)?;
+    Ok((job, folder))
+}
+
+/// The lines of the program's result in the job's output.
+fn totals(folder: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(folder.join("out"))?;
+    let mut lines: Vec<String> = text.lines().filter(|line| line.starts_with("TOTAL")).map(str::to_string).collect();
+    lines.sort();
+    Ok(lines)
+}
+
+fn ended(run: &Value) -> Option<Value> {
+    ["completed", "failed", "timeout"].iter().any(|state| run["state"] == *state).then(|| run.clone())
+}
+
+/// What the program says when nothing disturbs it.
+fn undisturbed(site: &Site, arguments: &str) -> Result<Vec<String>> {
+    let folder = site.folder(USER, "undisturbed")?;
+    let script = program(site, arguments);
+    let job = site.submit(USER, &folder, &["-N1", "-n2", "--output=out"], &script)?;
+    let state = site.wait_state(job, &["COMPLETED", "FAILED"], MINUTES)?;
+    ensure!(state == "COMPLETED", "{}", fs::read_to_string(folder.join("out"))?);
+    totals(&folder)
+}
+
+#[test]
+fn a_program_of_scr_goes_on_from_its_own_checkpoint_and_the_report_knows_its_size_and_time() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let expected = undisturbed(&site, "250 0")?;
+    let (job, folder) = submitted(&site, "killed", &[], &program(&site, "250 0.1"))?;
+    let many = |run: &Value| (run["total"]["checkpoints"].as_u64() >= Some(2)).then(|| run.clone());
+    let run = site.wait_report(job, "two checkpoints", MINUTES, many)?;
+    let node = run["records"][0]["nodes"][0].as_str().context("a node")?.to_string();
+    site.cluster.kill_node(&node)?;
+    let run = site.wait_report(job, "the end", MINUTES, ended)?;
+    let said = fs::read_to_string(folder.join("out"))?;
+    assert_eq!(run["state"], "completed", "{said}{run:#}");
+    assert_eq!(totals(&folder)?, expected);
+    assert!(said.contains("from the start") && said.contains(": ok 1, step "), "{said}");
+    assert!(said.contains("protected by engine scr"), "{said}");
+    let checkpoints = run["checkpoints"].as_array().context("checkpoints")?;
+    // Two ranks write a hundred thousand bytes each.
+    let is_right = |c: &Value| c["bytes"].as_u64() > Some(200_000) && c["still_s"].as_f64() > Some(0.0);
+    assert!(checkpoints.iter().all(is_right), "{checkpoints:?}");
+    Ok(())
+}
+
+#[test]
+fn a_program_that_never_asks_to_exit_is_halted_before_its_walltime_ends_and_goes_on_in_the_next() -> Result<()> {
+    let Some(site) = site() else { return Ok(()) };
+    let expected = undisturbed(&site, "700 0")?;
+    let script = format!("{}\necho after $?", program(&site, "700 0.1 NO_EXIT"));
+    let (job, folder) = submitted(&site, "walltime", &["-t1", "--ft-energy-requeue=yes"], &script)?;
+    let run = site.wait_report(job, "the end", MINUTES, ended)?;
+    let said = fs::read_to_string(folder.join("out"))?;
+    assert_eq!(run["state"], "completed", "{said}{run:#}");
+    assert_eq!(totals(&folder)?, expected);
+    assert!(run["records"].as_array().is_some_and(|records| records.len() >= 2), "{run:#}");
+    let after: Vec<&str> = said.lines().filter(|line| line.starts_with("after")).collect();
+    assert_eq!(after, ["after 0"], "the script does not go on after a halt: {said}");
+    Ok(())
+}
