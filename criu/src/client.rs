@@ -1,7 +1,7 @@
 //! Asks the supervisor of a sandbox for a dump, over its socket.
 
-use crate::dumping::increments::Increments;
 use crate::seconds;
+use increments::Increments;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};

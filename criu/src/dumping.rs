@@ -3,19 +3,19 @@
 
 pub mod damage;
 pub mod flush;
-pub mod increments;
 pub mod progress;
 pub mod staging;
 
 use crate::client::{Ask, LEAVE_LIMIT};
 use crate::dumping::damage::LongRunning;
-use crate::dumping::flush::{Stop, flush};
+use crate::dumping::flush::flush;
 use crate::dumping::staging::Stage;
 use crate::frozen::{self, Temporaries};
 use crate::relay::Relay;
 use crate::task::{Ended, Task};
 use crate::world::{self, Resting, World};
 use crate::{peers, seconds, tool};
+use increments::Stop;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fmt::Display;
@@ -115,7 +115,7 @@ impl Dumping {
     /// A sentence.
     pub fn begin(task: &Task, program: i32, ask: Ask) -> Result<Dumping, String> {
         let tree = frozen::tree(program);
-        let stage = (ask.memory_share > 0.0).then(|| Stage::for_dump(&task.run, &tree, ask.memory_share)).flatten();
+        let stage = (ask.memory_share > 0.0).then(|| Stage::for_dump(task, &tree, ask.memory_share)).flatten();
         let until = Instant::now() + seconds(ask.limit_s);
         let at = stage.as_ref().map_or(&*ask.folder, Stage::path);
         DirBuilder::new().mode(0o700).create(at.join(tool::IMAGES)).map_err(|e| format!("{}: {e}", at.display()))?;

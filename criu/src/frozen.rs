@@ -1,11 +1,12 @@
 //! What belongs to a checkpoint beside CRIU's images, saved while the program stands still and put back before it
 //! goes on: shared memory, temporary files, the sizes of the files it writes.
 
-use crate::dumping::flush::{self, Stop, Stoppable};
+use crate::dumping::flush;
 use crate::files::{COMMON, InHand, SHARED_MEMORY};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
 use crate::{backup, files, leftovers, peers, sandbox};
+use increments::{Stop, Stoppable};
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::AccessFlags;
 use serde::{Deserialize, Serialize};

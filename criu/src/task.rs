@@ -34,6 +34,37 @@ pub struct Task {
     pub command: Vec<OsString>,
 }
 
+impl Task {
+    /// A place of this task alone below the run's folder, which all tasks of a step share on all nodes.
+    pub(crate) fn own_place(&self, name: &str) -> PathBuf {
+        match &self.member {
+            Some(member) => self.run.join(format!("{name}.{}", member.folder())),
+            None => self.run.join(name),
+        }
+    }
+
+    /// How many tasks of its step are on its node, itself counted; of all nodes, where Slurm does not say.
+    pub(crate) fn beside(&self) -> u32 {
+        let of = |name| std::env::var(name).ok();
+        let Some(member) = &self.member else { return 1 };
+        let here = of("SLURM_STEP_TASKS_PER_NODE").and_then(|list| on_node(&list, of("SLURM_NODEID")?.parse().ok()?));
+        here.unwrap_or(member.tasks).max(1)
+    }
+}
+
+/// The number of tasks on a node, from what Slurm says of all: `2(x3),1` are two on each of three nodes, and one.
+fn on_node(list: &str, mut node: usize) -> Option<u32> {
+    for part in list.split(',') {
+        let (tasks, times) = part.split_once("(x").unwrap_or((part, "1"));
+        let times: usize = times.trim_end_matches(')').parse().ok()?;
+        if node < times {
+            return tasks.parse().ok();
+        }
+        node -= times;
+    }
+    None
+}
+
 /// Where the ranks of an MPI program, each by a file that is called after its process id, say that they run, if their launcher
 /// does not start them itself; each sandbox has its own.
 pub const RANKS_FOLDER: &str = "/dev/shm/joulepoint-ranks";
@@ -89,6 +120,13 @@ impl Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tasks_of_a_node_are_read_as_slurm_writes_them() {
+        let on = |node| on_node("2(x3),1,4(x2)", node);
+        assert_eq!((0..7).map(on).collect::<Vec<_>>(), [Some(2), Some(2), Some(2), Some(1), Some(4), Some(4), None]);
+        assert_eq!((on_node("8", 0), on_node("", 0), on_node("2(x", 0)), (Some(8), None, None));
+    }
 
     #[test]
     fn what_the_first_failed_rank_said_counts_if_the_launcher_has_failed() {

@@ -3,9 +3,9 @@
 //! All sandboxes go back together, so that a relay that is lost is no loss of its own: its sandbox ends with it. What the
 //! relays hold while all stand still is saved with the images, and the relays of the next life begin with that.
 
-use crate::dumping::flush::Stop;
 use crate::line::Sent;
 use crate::temporary::Held;
+use increments::Stop;
 use mlog::frame::{Frame, Kind};
 use mlog::{connect, exchange};
 use nix::sys::signal::{SigHandler, Signal, signal};

@@ -165,6 +165,18 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// The version of one whose dump is stored in blocks: who does not know these must not take it for damaged.
+    pub const WITH_BLOCKS: u32 = 2;
+
+    /// Folder of a dump with its blocks.
+    pub const BLOCKS: &str = "blocks";
+
+    /// The version that this one must have.
+    pub fn needed_version(&self) -> u32 {
+        let is_block = |file: &ManifestFile| file.copy.split('/').any(|part| part == Manifest::BLOCKS);
+        if self.files.iter().any(is_block) { Manifest::WITH_BLOCKS } else { crate::VERSION }
+    }
+
     /// How much was written for this checkpoint alone, bytes.
     pub fn written_bytes(&self) -> u64 {
         self.files.iter().filter(|file| file.copied_for.is_none()).map(|file| file.bytes).sum()

@@ -58,7 +58,9 @@ pub(crate) fn manifest(folder: &Path, patience: Patience) -> Result<Read> {
     for _ in 0..2 {
         let content = storage::read_if_there(&path, patience)?.ok_or_else(|| Error::at(&path)(gone()))?;
         match serde_json::from_slice::<Manifest>(&content) {
-            Ok(manifest) if manifest.version == protocol::VERSION => return Ok(Read::Manifest(Box::new(manifest))),
+            Ok(manifest) if [protocol::VERSION, Manifest::WITH_BLOCKS].contains(&manifest.version) => {
+                return Ok(Read::Manifest(Box::new(manifest)));
+            }
             Ok(manifest) => return Ok(Read::Foreign(format!("its manifest has version {}", manifest.version))),
             Err(e) if e.is_data() => return Ok(Read::Foreign(format!("its manifest is of another version: {e}"))),
             Err(e) => damage = format!("manifest: {e}"),

@@ -162,7 +162,8 @@ impl Checkpoints {
     /// says: then it does not count.
     pub fn commit(&self, manifest: &Manifest) -> Result<()> {
         let folder = self.path(manifest.number);
-        let manifest = Manifest { holder: self.holder.number(), ..manifest.clone() };
+        let (version, holder) = (manifest.needed_version(), self.holder.number());
+        let manifest = Manifest { version, holder, ..manifest.clone() };
         let text = serde_json::to_vec_pretty(&manifest).map_err(|e| Error::at(&folder)(e.into()))?;
         self.holder.show()?;
         self.patience.with(|| storage::sync_tree(&folder)).map_err(Error::at(&folder))?;

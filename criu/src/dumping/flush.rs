@@ -1,14 +1,13 @@
 //! Writes the files of a dump from memory to disk while the program runs: compressed, and without what an earlier
 //! checkpoint has, if that is wanted.
 
-use super::increments::{self, Increments};
 use super::staging::Stage;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use crate::task::Task;
+use increments::{Increments, Stop};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Compression level at which zstd is as fast as a disk.
 const LEVEL: i32 = 1;
@@ -16,59 +15,10 @@ const LEVEL: i32 = 1;
 /// Extension of a compressed file.
 const ZSTD: &str = "zst";
 
-/// Folder of a run's folder for uncompressed copies.
+/// Where files are unpacked that memory is too small for, below the run's folder.
 const UNPACKED: &str = "unpacked";
 
 const BLOCK_BYTES: usize = 1 << 20;
-
-/// Tells a thread that its work is no longer wanted.
-#[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// Asks the thread to stop.
-    pub fn ask(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether it was asked to.
-    pub fn is_asked(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    /// # Errors
-    /// It was asked to.
-    pub(super) fn check(&self) -> io::Result<()> {
-        if self.is_asked() { Err(io::Error::other("given up")) } else { Ok(()) }
-    }
-
-    /// A new file that only its user may read, and whose writes fail after [`Stop::ask`].
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub fn create(&self, path: &Path) -> io::Result<Stoppable> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        Ok(Stoppable { file, stop: self.clone() })
-    }
-}
-
-/// A file whose writes fail once the work is no longer wanted.
-#[derive(Debug)]
-pub struct Stoppable {
-    file: File,
-    stop: Stop,
-}
-
-impl Write for Stoppable {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stop.check()?;
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
 
 /// Moves all files below `from` to `to`, which may be the same folder; then nothing of an earlier dump is shared.
 ///
@@ -98,6 +48,7 @@ pub fn flush(
         // Memory is given back as soon as it can be.
         fs::remove_file(file)
     })
+    .map_err(|e| e.to_string())
 }
 
 /// The files of a dump as CRIU wrote them. What had to be made for that goes when this is dropped.
@@ -110,27 +61,27 @@ pub struct Unpacked {
 }
 
 impl Unpacked {
-    /// Unpacks what is compressed or in blocks: into memory, where there is more than twice as much as it takes, or else
-    /// below `run`.
+    /// Unpacks what is compressed or in blocks: into memory, where there is more than twice as much as the tasks on this node
+    /// take, or else below the run's folder.
     ///
     /// # Errors
-    /// A sentence naming the file.
-    pub fn of(folder: &Path, run: &Path) -> Result<Unpacked, String> {
-        let named = |e: io::Error| format!("{}: {e}", folder.display());
+    /// What the file system says, or what is wrong with the checkpoint.
+    pub fn of(folder: &Path, task: &Task) -> Result<Unpacked, Failed> {
+        let named = Failed::at(folder);
         let has_endings = fs::read_dir(folder).is_ok_and(|mut all| all.any(|e| e.is_ok_and(|e| has_ending(&e.path()))));
         let bytes = increments::rebuilt_bytes(folder).map_err(named)?;
         if !has_endings && bytes == 0 {
             return Ok(Unpacked { path: folder.to_path_buf(), is_made: false, _stage: None });
         }
-        let stage = (bytes > 0).then(|| Stage::for_restore(run, bytes)).flatten();
+        let stage = (bytes > 0).then(|| Stage::for_restore(task, bytes)).flatten();
         if let Some(stage) = stage
             && unpack(folder, stage.path()).is_ok()
         {
             return Ok(Unpacked { path: stage.path().to_path_buf(), is_made: false, _stage: Some(stage) });
         }
-        let path = run.join(UNPACKED);
+        let path = task.own_place(UNPACKED);
         let _ = fs::remove_dir_all(&path);
-        DirBuilder::new().mode(0o700).create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        DirBuilder::new().mode(0o700).create(&path).map_err(Failed::at(&path))?;
         let made = Unpacked { path, is_made: true, _stage: None };
         unpack(folder, &made.path).map(|()| made)
     }
@@ -149,7 +100,27 @@ impl Drop for Unpacked {
     }
 }
 
-fn unpack(folder: &Path, to: &Path) -> Result<(), String> {
+/// Why a file of a dump could not be stored or unpacked.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {error}", path = path.display())]
+pub struct Failed {
+    path: PathBuf,
+    error: io::Error,
+}
+
+impl Failed {
+    fn at(path: &Path) -> impl FnOnce(io::Error) -> Failed {
+        let path = path.to_path_buf();
+        |error| Failed { path, error }
+    }
+
+    /// Whether the checkpoint is to blame, rather than a storage that is full or fails.
+    pub fn is_of_checkpoint(&self) -> bool {
+        self.error.kind() == ErrorKind::NotFound || self.error.raw_os_error().is_none()
+    }
+}
+
+fn unpack(folder: &Path, to: &Path) -> Result<(), Failed> {
     each(folder, to, &|file, target| {
         let mut from = File::open(file)?;
         match has_ending(file) {
@@ -157,7 +128,7 @@ fn unpack(folder: &Path, to: &Path) -> Result<(), String> {
             false => carry(&mut from, &mut Stop::default().create(target)?),
         }
     })?;
-    increments::rebuild(folder, to).map_err(|e| format!("{}: {e}", folder.join(increments::FOLDER).display()))
+    increments::rebuild(folder, to).map_err(Failed::at(&folder.join(increments::FOLDER)))
 }
 
 /// The content of a file of a dump, uncompressed.
@@ -172,8 +143,8 @@ pub fn read(file: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Calls `act` for every file below `from` with its path below `to`, but for blocks.
-fn each(from: &Path, to: &Path, act: &dyn Fn(&Path, &Path) -> io::Result<()>) -> Result<(), String> {
-    let told = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
+fn each(from: &Path, to: &Path, act: &dyn Fn(&Path, &Path) -> io::Result<()>) -> Result<(), Failed> {
+    let told = |path: &Path, e: io::Error| Failed::at(path)(e);
     let entries = fs::read_dir(from).and_then(|all| all.collect::<io::Result<Vec<_>>>()).map_err(|e| told(from, e))?;
     for entry in entries {
         let (path, target) = (entry.path(), to.join(entry.file_name()));
@@ -226,6 +197,10 @@ mod tests {
         (dir, from, to)
     }
 
+    fn task(run: &Path) -> Task {
+        Task { run: run.to_path_buf(), ..Task::default() }
+    }
+
     fn read(folder: &Path) -> (Vec<u8>, Vec<u8>) {
         (fs::read(folder.join("sandbox.json")).unwrap(), fs::read(folder.join("images/pages-1.img")).unwrap())
     }
@@ -239,7 +214,7 @@ mod tests {
             flush(&from, to, compress, None, &Stop::default()).unwrap();
             assert_eq!(to.join("images/pages-1.img.zst").exists(), compress);
             assert_eq!(from.join("images/pages-1.img").exists(), in_place && !compress);
-            let found = Unpacked::of(to, dir.path()).unwrap();
+            let found = Unpacked::of(to, &task(dir.path())).unwrap();
             let path = found.path().to_path_buf();
             assert_eq!(&path == to, !compress);
             assert_eq!(read(&path), before);
@@ -258,6 +233,11 @@ mod tests {
         let (_other, from, to) = dump();
         flush(&from, &to, true, None, &Stop::default()).unwrap();
         fs::write(to.join("images/pages-1.img.zst"), "not zstd").unwrap();
-        assert!(Unpacked::of(&to, dir.path()).unwrap_err().contains("pages-1.img"));
+        let failed = Unpacked::of(&to, &task(dir.path())).unwrap_err();
+        assert!(failed.is_of_checkpoint() && failed.to_string().contains("pages-1.img"), "{failed}");
+        let nowhere = Unpacked::of(&to, &task(Path::new("/proc/nowhere"))).unwrap_err();
+        assert!(nowhere.to_string().contains("/proc/nowhere"), "{nowhere}");
+        let full = Failed::at(&to)(io::Error::from_raw_os_error(libc::ENOSPC));
+        assert!(!full.is_of_checkpoint(), "a good checkpoint is not set aside for want of room");
     }
 }

@@ -1,12 +1,14 @@
 //! A file system in memory for a dump, so that the program need not stand still for a disk.
 
+use crate::task::Task;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Mount point in a run's folder; nobody outside of the sandbox sees it.
+/// Mount point in a run's folder, of one task: nobody outside of the sandbox sees what is mounted, and who removes the folder
+/// takes it away from all.
 const NAME: &str = "stage";
 
 /// With less than this left, a failed dump is taken to have failed for want of room, bytes.
@@ -24,22 +26,23 @@ pub struct Stage(PathBuf);
 
 impl Stage {
     /// Memory for a dump of these processes; none if they do not fit into `share` of the free memory.
-    pub fn for_dump(run: &Path, tree: &[i32], share: f64) -> Option<Stage> {
-        Stage::within(run, tree.iter().map(|pid| resident_bytes(*pid)).sum(), share)
+    pub fn for_dump(task: &Task, tree: &[i32], share: f64) -> Option<Stage> {
+        let resident_bytes = tree.iter().map(|pid| resident_bytes(*pid)).sum::<u64>();
+        // Its blocks are known by hashes, which take memory of the same job.
+        Stage::within(task, resident_bytes + resident_bytes / 32, share)
     }
 
-    /// Memory for a dump of this size that is restored; none if it does not fit.
-    pub fn for_restore(run: &Path, dump_bytes: u64) -> Option<Stage> {
-        Stage::within(run, dump_bytes, RESTORE_SHARE)
+    /// Memory for a dump of this size that is restored; none if it and those of the tasks beside do not fit.
+    pub fn for_restore(task: &Task, dump_bytes: u64) -> Option<Stage> {
+        Stage::within(task, dump_bytes, RESTORE_SHARE / f64::from(task.beside()))
     }
 
-    fn within(run: &Path, needed_bytes: u64, share: f64) -> Option<Stage> {
+    fn within(task: &Task, needed_bytes: u64, share: f64) -> Option<Stage> {
         let bytes = (free_bytes() as f64 * share.clamp(0.0, 1.0)) as u64;
-        (needed_bytes + EXTRA_BYTES <= bytes).then(|| Stage::open(run, bytes)).and_then(Result::ok)
+        (needed_bytes + EXTRA_BYTES <= bytes).then(|| Stage::open(task.own_place(NAME), bytes)).and_then(Result::ok)
     }
 
-    fn open(run: &Path, bytes: u64) -> io::Result<Stage> {
-        let path = run.join(NAME);
+    fn open(path: PathBuf, bytes: u64) -> io::Result<Stage> {
         match fs::create_dir(&path) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
             _ => {}
@@ -143,7 +146,9 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_not_staged() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Stage::for_dump(dir.path(), &[std::process::id() as i32], 1e-6).is_none());
+        let task = Task { run: dir.path().to_path_buf(), ..Task::default() };
+        assert!(Stage::for_dump(&task, &[std::process::id() as i32], 1e-6).is_none());
+        assert!(Stage::for_restore(&task, u64::MAX / 2).is_none());
         assert!(!dir.path().join(NAME).exists());
     }
 }

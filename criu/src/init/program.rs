@@ -107,7 +107,8 @@ impl Init<'_> {
 
     /// Brings the program back from a checkpoint.
     pub(super) fn restore(&mut self, folder: &Path) -> Result<(), NotBack> {
-        let unpacked = Unpacked::of(folder, &self.task.run)?;
+        let unpacked = Unpacked::of(folder, self.task)
+            .map_err(|e| NotBack { of_checkpoint: e.is_of_checkpoint(), reason: e.to_string() })?;
         // No second try for a task of a step: restored tasks already write to files that a second try would cut.
         let tries = if self.line.is_some() { 1 } else { RESTORES };
         let mut restored = Ok(());

@@ -3,13 +3,13 @@
 use super::Wardens;
 use super::tasks::Running;
 use ::criu::client::Ask;
-use ::criu::dumping::increments::Increments;
 use ::criu::files::{ADDED_TO_BYTES, OVERWRITTEN_BYTES};
 use ::criu::line::{Member, Order, Said};
 use ::criu::seconds;
 use ::criu::supervisor::ENDED;
 use config::Compress;
 use driver::ports::Saved;
+use increments::Increments;
 use run::{Earlier, survey_new, write_durably};
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;

@@ -98,7 +98,7 @@ fn all_tasks_stand_still_before_any_is_saved_and_all_go_on_with_the_line() {
                 limit_s: 60.0,
                 memory_share: 0.5,
                 compress: false,
-                increments: Some(::criu::dumping::increments::Increments { base: None }),
+                increments: Some(increments::Increments { base: None }),
                 overwritten_bytes: 16 << 20,
                 tells_going_on: true,
             }),

@@ -3,7 +3,7 @@
 use super::{quantile, row};
 use anyhow::{Context, Result, bail};
 use criu::client::{self, Ask};
-use criu::dumping::increments::Increments;
+use increments::Increments;
 use protocol::Manifest;
 use run::Checkpoints;
 use std::fs;

@@ -11,7 +11,10 @@
 //! can be removed. A pack is never written to once its dump has ended. After [`MOST_PACKS`] packs, or when a third of the
 //! earlier ones is of no more use, all is written anew.
 
-use super::flush::{Stop, Stoppable};
+mod stop;
+
+pub use stop::{Stop, Stoppable};
+
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, DirBuilder, File};
@@ -20,7 +23,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Component, Path, PathBuf};
 
 /// Folder of a dump with its blocks.
-pub const FOLDER: &str = "blocks";
+pub const FOLDER: &str = protocol::Manifest::BLOCKS;
 
 const INDEX: &str = "index.json.zst";
 
@@ -108,8 +111,14 @@ pub fn store(from: &Path, to: &Path, of: &Increments, compress: bool, stop: &Sto
     let folder = to.join(FOLDER);
     DirBuilder::new().mode(0o700).create(&folder)?;
     let shared = of.base.as_ref().map(|base| base.join(FOLDER));
-    let known = shared.as_deref().and_then(|base| Known::read(base).ok()).filter(|known| known.are_worth(&large));
+    let read = |base: &Path| {
+        let unread =
+            |e: &io::Error| tracing::warn!(%e, "blocks of an earlier checkpoint cannot be read: all are written");
+        Known::read(base).inspect_err(unread).ok()
+    };
+    let known = shared.as_deref().and_then(read).filter(|known| known.are_worth(&large));
     let mut known = known.unwrap_or_default();
+    let mut number = known.next_pack();
     let (mut index, mut fresh) = known.places_of(&large);
     if let Some(base) = shared.filter(|_| !known.packs.is_empty())
         && let Err(e) = index.packs.keys().try_for_each(|pack| link(&base, &folder, *pack))
@@ -118,17 +127,19 @@ pub fn store(from: &Path, to: &Path, of: &Increments, compress: bool, stop: &Sto
         fs::remove_dir_all(&folder)?;
         DirBuilder::new().mode(0o700).create(&folder)?;
         known = Known::default();
+        number = known.next_pack();
         (index, fresh) = known.places_of(&large);
     }
-    let number = index.packs.keys().next_back().map_or(0, |last| last + 1);
     let new = fresh.iter().map(|(.., count)| count).sum::<usize>();
     if new > 0 {
         index.packs.insert(number, new as u32);
         write_pack(from, &folder, number, &large, &fresh, compress, stop)?;
     }
-    let mut encoder = zstd::Encoder::new(stop.create(&folder.join(INDEX))?, LEVEL)?;
-    serde_json::to_writer(BufWriter::new(&mut encoder), &index)?;
-    encoder.finish()?;
+    // Nobody could restore a dump whose index names what is not there.
+    index.portions()?;
+    let mut writer = BufWriter::new(zstd::Encoder::new(stop.create(&folder.join(INDEX))?, LEVEL)?);
+    serde_json::to_writer(&mut writer, &index)?;
+    writer.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
     large.iter().try_for_each(|file| fs::remove_file(from.join(&file.path)))
 }
 
@@ -223,7 +234,7 @@ impl Known {
     /// The blocks of an earlier dump; none if it has only whole files.
     fn read(folder: &Path) -> io::Result<Known> {
         let Some(index) = Index::read(folder)? else { return Ok(Known::default()) };
-        let mut places = HashMap::new();
+        let mut places = HashMap::with_capacity(index.packs.values().map(|blocks| *blocks as usize).sum());
         for (pack, blocks) in &index.packs {
             let bytes = fs::read(folder.join(format!("{pack}.hashes")))?;
             let (hashes, rest) = bytes.as_chunks::<{ size_of::<Hash>() }>();
@@ -233,6 +244,11 @@ impl Known {
             places.extend(hashes.iter().zip(0..).map(|(hash, at)| (*hash, (*pack, at))));
         }
         Ok(Known { packs: index.packs, places })
+    }
+
+    /// The number of the pack that comes after them, whether or not all of them are still used.
+    fn next_pack(&self) -> u32 {
+        self.packs.keys().next_back().map_or(0, |last| last + 1)
     }
 
     /// Whether sharing them saves much: one more pack is not too many, two thirds of what they hold are still used, so that
@@ -250,7 +266,7 @@ impl Known {
 
     /// Where each block of a dump is, and which blocks are new; the index has the packs that are shared.
     fn places_of(&mut self, large: &[Large]) -> (Index, Vec<Fresh>) {
-        let number = self.packs.keys().next_back().map_or(0, |last| last + 1);
+        let number = self.next_pack();
         let mut index = Index { version: VERSION, packs: BTreeMap::new(), files: Vec::new() };
         let (mut fresh, mut next): (Vec<Fresh>, u32) = (Vec::new(), 0);
         for (of, file) in large.iter().enumerate() {
@@ -418,5 +434,4 @@ fn invalid(why: &str) -> io::Error {
 }
 
 #[cfg(test)]
-#[path = "increments_tests.rs"]
 mod tests;

@@ -87,6 +87,20 @@ fn only_what_has_changed_is_written_and_all_comes_back_also_without_the_earlier_
 }
 
 #[test]
+fn a_pack_that_is_no_longer_used_does_not_confuse_the_next() {
+    let (dumps, mut all) = (Dumps::new(), memory(1000, 1));
+    dumps.dump(1, &[(PAGES, &all)], None, false);
+    for number in 2..=6 {
+        // The same blocks each time: nothing of the pack before is used any more.
+        change(&mut all, 0..50, 1 << number);
+        // A site may change its mind about compression.
+        dumps.dump(number, &[(PAGES, &all)], Some(number - 1), number % 2 == 0);
+        assert_eq!(dumps.packs(number), 2);
+        dumps.comes_back(number, &[(PAGES, &all)]);
+    }
+}
+
+#[test]
 fn equal_memory_of_several_processes_is_written_once_and_small_files_stay() {
     let (dumps, all) = (Dumps::new(), memory(300, 1));
     let mut other = all.clone();
