@@ -12,11 +12,11 @@ use log::Log;
 use protocol::Manifest;
 use run::{Checkpoints, survey};
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use steps::calls::Calls;
 
 /// Time between two looks at the log.
@@ -31,15 +31,29 @@ const NAME: &str = "dataset";
 /// Exit code that stands for a program that SCR has halted.
 const HALTED: i32 = 1;
 
+/// Longest wait for the last flush of a program that SCR has halted.
+const LAST_FLUSH: Duration = Duration::from_secs(15);
+
+/// Longest wait for the log where the driver itself waits for it.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+
 /// The engine.
 pub struct Scr {
     post: Post,
     checkpoints: Checkpoints,
-    prefix: PathBuf,
+    of: Of,
     halting: Option<Halting>,
-    log: Arc<Mutex<Log>>,
+    /// Where in the log this start of the program begins, bytes.
+    since_bytes: u64,
     tries: Tries,
     watches: Tries,
+}
+
+/// Whose log it is.
+#[derive(Clone)]
+struct Of {
+    prefix: PathBuf,
+    job: Option<String>,
 }
 
 /// What ends the program with its last checkpoint before the walltime does.
@@ -51,6 +65,31 @@ pub struct Halting {
     pub calls: Option<Calls>,
 }
 
+/// Why SCR's log was not read.
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    #[error("SCR's log: {0}")]
+    Storage(#[from] io::Error),
+    #[error("SCR's log: the storage does not answer")]
+    Late,
+}
+
+impl Of {
+    /// The log, with all that is there; what is said of the program only from `since_bytes` on.
+    fn read(&self, since_bytes: u64) -> Result<Log, Unread> {
+        let mut log = Log::of(&self.prefix, self.job.clone(), since_bytes);
+        log.read()?;
+        Ok(log)
+    }
+
+    /// The same for who must not wait for a storage that hangs.
+    fn read_in_time(&self, since_bytes: u64) -> Result<Log, Unread> {
+        let (of, (tell, heard)) = (self.clone(), mpsc::channel());
+        thread::spawn(move || drop(tell.send(of.read(since_bytes))));
+        heard.recv_timeout(READ_LIMIT).unwrap_or(Err(Unread::Late))
+    }
+}
+
 impl Scr {
     /// An engine over the prefix folder of the program; it halts the program only if it can be requeued.
     pub fn new(
@@ -60,49 +99,41 @@ impl Scr {
         job: Option<u32>,
         halting: Option<Halting>,
     ) -> Scr {
-        let log = Arc::new(Mutex::new(Log::of(&prefix, job.map(|job| job.to_string()))));
-        Scr { post, checkpoints, prefix, halting, log, tries: Tries::default(), watches: Tries::default() }
-    }
-
-    /// The log, with all that is there.
-    fn log(&self) -> Result<MutexGuard<'_, Log>, String> {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.read().map_err(|e| format!("SCR's log: {e}"))?;
-        Ok(log)
+        let of = Of { prefix, job: job.map(|job| job.to_string()) };
+        Scr { post, checkpoints, of, halting, since_bytes: 0, tries: Tries::default(), watches: Tries::default() }
     }
 
     /// Watches the log from now on. `closing_s`: when SCR begins to halt the program at its next checkpoint.
-    fn watch(&self, closing_s: f64) {
-        let (post, shared, halting) = (self.post.clone(), self.log.clone(), self.halting.clone());
-        let watch = self.watches.begin();
+    fn watch(&self, mut log: Log, closing_s: f64) {
+        let (post, halting, watch) = (self.post.clone(), self.halting.clone(), self.watches.begin());
+        let mut seen = log.newest.clone();
         thread::spawn(move || {
-            let mut is_closed = false;
-            let (mut known, mut is_told) = (true, false);
-            let mut seen = None;
+            let (mut is_closed, mut is_cache_told, mut is_unread) = (false, false, false);
+            let mut halted: Option<Instant> = None;
             while watch.is_current() {
                 let is_closing = halting.is_some() && now_s() >= closing_s;
                 if is_closing && !std::mem::replace(&mut is_closed, true) {
                     halting.iter().filter_map(|halting| halting.calls.as_ref()).for_each(Calls::close);
                 }
-                {
-                    let mut log = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                    if let Err(e) = log.read() {
-                        tracing::warn!(%e, "SCR's log cannot be read");
-                    }
-                    if std::mem::take(&mut known) {
-                        seen = log.newest.clone();
-                    }
-                    if log.newest != seen {
-                        seen = log.newest.clone();
-                        post.tell_of(&watch, Happening::Appeared);
-                    }
-                    if log.is_from_cache() && !std::mem::replace(&mut is_told, true) {
-                        protocol::say!(
-                            "joulepoint: SCR goes on from its cache on the nodes, from a checkpoint that it has not flushed: \
-                             less is computed again than the report says"
-                        );
-                    }
-                    if log.is_halted && halting.is_some() {
+                let read = log.read();
+                match &read {
+                    Err(e) if !is_unread => tracing::warn!(%e, "SCR's log cannot be read"),
+                    _ => {}
+                }
+                is_unread = read.is_err();
+                if log.newest != seen {
+                    seen = log.newest.clone();
+                    post.tell_of(&watch, Happening::Appeared);
+                }
+                if log.is_from_cache() && !std::mem::replace(&mut is_cache_told, true) {
+                    protocol::say!(
+                        "joulepoint: SCR goes on from its cache on the nodes, from a checkpoint that it has not flushed: \
+                         less is computed again than the report says"
+                    );
+                }
+                if log.is_halted && halting.is_some() {
+                    let since = *halted.get_or_insert_with(Instant::now);
+                    if log.is_flushed() || since.elapsed() > LAST_FLUSH {
                         post.tell_of(&watch, Happening::Exited { code: HALTED });
                         return;
                     }
@@ -128,12 +159,12 @@ impl Engine for Scr {
     }
 
     fn halted(&self) -> bool {
-        self.halting.is_some() && self.log().is_ok_and(|log| log.is_halted)
+        self.halting.is_some() && self.of.read_in_time(self.since_bytes).is_ok_and(|log| log.is_halted)
     }
 
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         // A halt of the record before would end the program at once.
-        let halt = self.prefix.join(".scr/halt.scr");
+        let halt = self.of.prefix.join(".scr/halt.scr");
         match fs::remove_file(&halt) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
                 tracing::warn!(%e, path = %halt.display(), "an earlier halt may end the program");
@@ -142,20 +173,18 @@ impl Engine for Scr {
         }
         let mut environment: Vec<(String, String)> = Vec::new();
         let mut tell = |name: &str, value: String| environment.push((name.to_string(), value));
-        let is_resumed = {
-            let mut log = self.log()?;
-            (log.is_halted, log.restarted) = (false, None);
-            if let Some(manifest) = from {
-                let kept = self.checkpoints.path(manifest.number).join(NAME);
-                let name = fs::read_to_string(kept).map_err(|e| e.to_string())?;
-                if log.newest.as_ref().is_none_or(|newest| newest.name != name) {
-                    // Its cache would come first, and its newest one.
-                    tell("SCR_CURRENT", name);
-                    tell("SCR_CACHE_PURGE", "1".to_string());
-                }
+        let mut log = self.of.read_in_time(0).map_err(|e| e.to_string())?;
+        self.since_bytes = log.begin();
+        if let Some(manifest) = from {
+            let kept = self.checkpoints.path(manifest.number).join(NAME);
+            let name = fs::read_to_string(kept).map_err(|e| e.to_string())?;
+            if log.newest.as_ref().is_none_or(|newest| newest.name != name) {
+                // Its cache would come first, and its newest one.
+                tell("SCR_CURRENT", name);
+                tell("SCR_CACHE_PURGE", "1".to_string());
             }
-            from.is_some() || log.written > 0
-        };
+        }
+        let is_resumed = from.is_some() || log.written > 0;
         let left_s = self.halting.as_ref().map_or(f64::INFINITY, |h| h.end_s - now_s());
         let interval_s = interval_s.min(left_s / 2.0).max(1.0);
         // Never rarer than the program would have made them.
@@ -163,7 +192,7 @@ impl Engine for Scr {
         tell("SCR_CHECKPOINT_SECONDS", format!("{:.0}", wanted.map_or(interval_s, |own| own.min(interval_s))));
         let end_s = self.halting.as_ref().map(|h| h.end_s);
         let defaults = [
-            ("SCR_PREFIX", Some(self.prefix.to_string_lossy().into_owned())),
+            ("SCR_PREFIX", Some(self.of.prefix.to_string_lossy().into_owned())),
             ("SCR_FLUSH", Some("1".to_string())),
             ("SCR_LOG_ENABLE", Some("1".to_string())),
             ("SCR_LOG_SYSLOG_ENABLE", Some("0".to_string())),
@@ -177,23 +206,22 @@ impl Engine for Scr {
         if let Some(flush) = own("SCR_FLUSH").filter(|flush| flush != "1") {
             protocol::say!(
                 "joulepoint: SCR_FLUSH={flush} of the job: only checkpoints that SCR flushes to {} count as made",
-                self.prefix.display()
+                self.of.prefix.display()
             );
         }
         if own("SCR_LOG_ENABLE").is_some_and(|enable| enable == "0") {
             protocol::say!("joulepoint: SCR_LOG_ENABLE=0 of the job: without SCR's log no checkpoint is seen");
         }
         tell("FT_ENERGY_RESTART", u8::from(is_resumed).to_string());
-        self.watch(end_s.map_or(f64::INFINITY, |end_s| end_s - interval_s));
+        self.watch(log, end_s.map_or(f64::INFINITY, |end_s| end_s - interval_s));
         Ok(environment)
     }
 
     fn begin(&mut self, into: PathBuf) {
-        let newest = self.log().map(|log| log.newest.clone());
-        let (post, one) = (self.post.clone(), self.tries.begin());
+        let (post, of, one) = (self.post.clone(), self.of.clone(), self.tries.begin());
         thread::spawn(move || {
-            let made = newest.and_then(|newest| newest.ok_or_else(|| "SCR has no complete checkpoint".to_string()));
-            let saved = made.and_then(|made| {
+            let saved = of.read(0).map_err(|e| e.to_string()).and_then(|log| {
+                let made = log.newest.ok_or_else(|| "SCR has no complete checkpoint".to_string())?;
                 fs::write(into.join(NAME), &made.name).map_err(|e| e.to_string())?;
                 let files = survey(&into).map_err(|e| e.to_string())?;
                 let kept = Some(Kept { bytes: made.bytes, took_s: made.took_s });

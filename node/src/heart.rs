@@ -100,7 +100,13 @@ impl Heart {
                         self.rest.begin(begun + Duration::from_secs_f64(pause_s));
                     }
                 }
-                Err(e) => tracing::debug!(%e, "the controller did not hear"),
+                Err(e) => {
+                    tracing::debug!(%e, "the controller did not hear");
+                    // One of a version before may have taken its place, which refuses what it does not know.
+                    [&self.may_rest, &self.counts_boots, &self.is_asked_for_engines]
+                        .into_iter()
+                        .for_each(|flag| flag.store(false, Ordering::Relaxed));
+                }
             }
             if has_rested {
                 self.lease.note_lives();

@@ -179,13 +179,6 @@ impl Calls {
         }
     }
 
-    /// The script runs on after all.
-    pub fn reopen(&self) {
-        if let Err(e) = gone(fs::remove_file(self.closed())) {
-            tracing::warn!(%e, "no step counts as ended any more");
-        }
-    }
-
     /// Whether the script is being stopped, or has begun anew.
     pub fn is_closed(&self) -> bool {
         self.closed().exists() || self.is_over()

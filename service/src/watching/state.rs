@@ -158,7 +158,7 @@ impl Watching {
                 dead: downs.is_down(name) && nodes.is_fenced(now_s, name),
                 doomed,
                 found_dead_s: nodes.found_dead_s(now_s, name),
-                booted_s: nodes.booted_for_s(now_s, name).map(|(before_s, _)| before_s),
+                booted_s: nodes.seen_to_boot_s(now_s, name),
                 job: beat.and_then(|b| b.jobs.iter().find(|j| j.job == job).cloned()),
             }
         };

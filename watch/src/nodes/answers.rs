@@ -61,6 +61,11 @@ impl Nodes {
         told.or_else(|| node.booted.map(|(before_s, since_s)| (now_s - before_s, now_s - since_s)))
     }
 
+    /// How long ago a node was heard last in the boot before this one, s; absent if it was not seen to boot.
+    pub fn seen_to_boot_s(&self, now_s: f64, name: &str) -> Option<f64> {
+        self.nodes.get(name)?.booted.map(|(before_s, _)| now_s - before_s)
+    }
+
     /// Whether a node is heard, has its slurmd, and nothing speaks against it.
     pub fn is_well(&self, now_s: f64, name: &str) -> bool {
         self.nodes.get(name).is_some_and(|n| n.slurmd_up && n.is_well(now_s, &self.limits))
