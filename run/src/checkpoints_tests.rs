@@ -148,7 +148,7 @@ fn a_manifest_of_a_later_version_is_neither_used_nor_taken_for_damaged() {
     let path = checkpoints.path(2).join(MANIFEST);
     let text = fs::read_to_string(&path).unwrap();
     for newer in
-        [text.replacen("\"number\"", "\"fresh\": 1, \"number\"", 1), text.replace("\"version\": 1", "\"version\": 2")]
+        [text.replacen("\"number\"", "\"fresh\": 1, \"number\"", 1), text.replace("\"version\": 1", "\"version\": 3")]
     {
         fs::write(&path, newer).unwrap();
         let (number, notes) = newest(&checkpoints);
@@ -157,6 +157,19 @@ fn a_manifest_of_a_later_version_is_neither_used_nor_taken_for_damaged() {
     }
     fs::write(&path, "{").unwrap();
     assert!(newest(&checkpoints).1[0].contains("is damaged") && !path.exists());
+}
+
+#[test]
+fn one_in_blocks_has_a_version_that_those_before_do_not_take_for_damaged() {
+    let (_dir, checkpoints, _) = run();
+    let (number, folder) = checkpoints.room().unwrap();
+    fs::create_dir_all(folder.join("a.1.0/blocks")).unwrap();
+    fs::write(folder.join("a.1.0/blocks/0.pack"), "memory").unwrap();
+    let files = crate::survey(&folder).unwrap();
+    checkpoints.commit(&Manifest { version: protocol::VERSION, number, files, ..Manifest::default() }).unwrap();
+    assert!(fs::read_to_string(folder.join(MANIFEST)).unwrap().contains("\"version\": 2"));
+    assert_eq!(checkpoints.settle(number).unwrap(), Verdict::Good);
+    assert_eq!(newest(&checkpoints).0, Some(number));
 }
 
 #[test]
