@@ -27,7 +27,8 @@ pub fn prospect(settings: &Settings, commands: &str, has_command: bool, nodes: O
             Ok(on) => format!("engine {}{on}", engine.as_str()),
             Err(none) => return unlikely(settings, &none),
         },
-        Some(engine) => format!("engine {}, if the nodes have it", engine.as_str()),
+        Some(Engine::Scr) => "engine scr, if the program uses SCR".to_string(),
+        Some(Engine::Hook) => "the checkpoint command".to_string(),
         None if has_command => "the checkpoint command".to_string(),
         None if nodes.is_some_and(|nodes| nodes.site_wide) => "what the site has set up for all jobs".to_string(),
         // A program that is linked to SCR is seen where it runs.
@@ -99,6 +100,7 @@ mod tests {
         assert!(told(&[("ft-energy-done", "a.cpt,b.cpt")], "", None).contains("('a.cpt', 'b.cpt')"));
         assert!(told(&[("ft-energy-signal", "USR1")], "", None).contains("on a signal"));
         assert!(told(&[("ft-energy-engine", "criu")], "", None).contains("engine criu, if the nodes have it"));
+        assert!(told(&[("ft-energy-engine", "scr")], "", None).contains("engine scr, if the program uses SCR"));
         assert!(told(&[], "#!/bin/sh\n# no srun\npython3 a.py\n", None).contains("CRIU or DMTCP"));
         assert!(told(&[], "#!/bin/sh\n/usr/bin/mpirun a\n", None).contains("MPI under srun: if"));
     }
