@@ -9,6 +9,26 @@ use std::collections::BTreeMap;
 struct Open {
     start_s: f64,
     reading: Option<JobReading>,
+    /// When the counters before the one of the reading began, s.
+    former_s: Vec<f64>,
+}
+
+impl Open {
+    fn at(start_s: f64, reading: Option<JobReading>) -> Open {
+        Open { start_s, reading, former_s: Vec::new() }
+    }
+
+    /// Whether a counter has gone on since, or begun anew. One that shows nothing has not been filled yet, and one of before is
+    /// what a controller that was away remembers of a node.
+    fn is_newer(&self, now: &JobReading) -> bool {
+        !self.former_s.contains(&now.since_s) && since(self.reading.as_ref(), now) > 0.0
+    }
+
+    fn take(&mut self, reading: JobReading) {
+        let former_s = self.reading.as_ref().map(|before| before.since_s).filter(|since_s| *since_s != reading.since_s);
+        self.former_s.extend(former_s);
+        self.reading = Some(reading);
+    }
 }
 
 /// Energy and time by phase, node by node, since a wrapper took the run up.
@@ -61,7 +81,7 @@ impl Ledger {
     /// Opens the account of `nodes` in a phase; `accounted` are counters that earlier wrappers have dealt with.
     pub fn open(now_s: f64, phase: Phase, nodes: &[String], accounted: &[NodeCounter]) -> Ledger {
         let reading = |n: &str| accounted.iter().find(|c| c.node == n).and_then(|c| c.reading.clone());
-        let open = |n: &String| (n.clone(), Open { start_s: now_s, reading: reading(n) });
+        let open = |n: &String| (n.clone(), Open::at(now_s, reading(n)));
         Ledger { phase, nodes: nodes.iter().map(open).collect() }
     }
 
@@ -76,7 +96,7 @@ impl Ledger {
         for (node, open) in &mut self.nodes {
             let reading = counters.iter().find(|c| c.node == *node).and_then(|c| c.reading.clone());
             // What shows no more than before was read before: a heartbeat's last word of a node that does not answer.
-            let reading = reading.filter(|now| is_newer(open.reading.as_ref(), now));
+            let reading = reading.filter(|now| open.is_newer(now));
             let end_s = now_s.max(open.start_s);
             // A counter that could not be read for a while gives the interval after it all that it shows since.
             let (joules, source) = match &reading {
@@ -98,7 +118,7 @@ impl Ledger {
             open.start_s = end_s;
             if let Some(reading) = reading {
                 cut.events.push(Event::Reading { node: node.clone(), reading: reading.clone() });
-                open.reading = Some(reading);
+                open.take(reading);
             }
         }
         self.phase = next;
@@ -112,7 +132,7 @@ impl Ledger {
 
     /// A node joins; its account begins now.
     pub fn add_node(&mut self, node: &str, now_s: f64) {
-        self.nodes.insert(node.to_string(), Open { start_s: now_s, reading: None });
+        self.nodes.insert(node.to_string(), Open::at(now_s, None));
     }
 
     /// A node goes over to another ledger with its open account.
@@ -126,11 +146,6 @@ impl Ledger {
     pub fn drop_node(&mut self, node: &str) {
         self.nodes.remove(node);
     }
-}
-
-/// Whether a counter has gone on since, or begun anew; one that shows nothing has not been filled yet.
-fn is_newer(before: Option<&JobReading>, now: &JobReading) -> bool {
-    since(before, now) > 0.0
 }
 
 /// Joules since the last reading; a counter that began anew starts from zero, and none runs backwards.
@@ -187,6 +202,16 @@ mod tests {
         assert_eq!((joules(&old), old.events.len()), (None, 1), "{old:?}");
         assert_eq!(joules(&ledger.cut(6.0, Phase::Compute, &counter(100.0, 0.0))), None);
         assert_eq!(joules(&ledger.cut(7.0, Phase::Compute, &counter(130.0, 0.0))), Some(30.0));
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_node_before_it_booted_is_no_counter_that_began_anew() {
+        let mut ledger = Ledger::open(0.0, Phase::Compute, &["n1".into()], &counter(380.0, 5983.0));
+        assert_eq!(joules(&ledger.cut(1.0, Phase::Compute, &counter(3000.0, 6010.0))), Some(3000.0));
+        assert_eq!(joules(&ledger.cut(2.0, Phase::Compute, &counter(493.0, 5983.0))), None);
+        assert_eq!(joules(&ledger.cut(3.0, Phase::Compute, &counter(3700.0, 6010.0))), Some(700.0));
+        // Its clock was set back before its service began anew.
+        assert_eq!(joules(&ledger.cut(4.0, Phase::Compute, &counter(20.0, 5000.0))), Some(20.0));
     }
 
     #[test]
