@@ -43,7 +43,7 @@ const SMALL_BYTES: u64 = 256 << 10;
 const MOST_PACKS: usize = 8;
 
 /// Compression level at which zstd is as fast as a disk.
-const LEVEL: i32 = 1;
+pub const LEVEL: i32 = 1;
 
 /// BLAKE3 of a block, its first half: two blocks that differ must never count as one, and a program's memory holds what
 /// others have sent it.
@@ -98,6 +98,16 @@ struct Large {
 /// Blocks of a file that are new: its number, the first, and how many.
 type Fresh = (usize, usize, usize);
 
+/// Where all blocks of a dump go.
+struct Layout {
+    /// With the packs that are shared, and the new one, if there is one.
+    index: Index,
+    /// The number of the new pack.
+    number: u32,
+    /// What is written to it.
+    fresh: Vec<Fresh>,
+}
+
 /// Stores the large files of the dump in `from` below `to`, and removes them from `from`.
 ///
 /// # Errors
@@ -117,28 +127,22 @@ pub fn store(from: &Path, to: &Path, of: &Increments, compress: bool, stop: &Sto
         Known::read(base).inspect_err(unread).ok()
     };
     let known = shared.as_deref().and_then(read).filter(|known| known.are_worth(&large));
-    let mut known = known.unwrap_or_default();
-    let mut number = known.next_pack();
-    let (mut index, mut fresh) = known.places_of(&large);
-    if let Some(base) = shared.filter(|_| !known.packs.is_empty())
-        && let Err(e) = index.packs.keys().try_for_each(|pack| link(&base, &folder, *pack))
-    {
+    let mut layout = known.unwrap_or_default().layout(&large);
+    let linked = shared.map(|base| layout.shared().try_for_each(|pack| link(&base, &folder, pack)));
+    if let Some(Err(e)) = linked {
         tracing::warn!(%e, "blocks of an earlier checkpoint cannot be shared: all are written");
         fs::remove_dir_all(&folder)?;
         DirBuilder::new().mode(0o700).create(&folder)?;
-        known = Known::default();
-        number = known.next_pack();
-        (index, fresh) = known.places_of(&large);
+        layout = Known::default().layout(&large);
     }
-    let new = fresh.iter().map(|(.., count)| count).sum::<usize>();
-    if new > 0 {
-        index.packs.insert(number, new as u32);
-        write_pack(from, &folder, number, &large, &fresh, compress, stop)?;
+    let Layout { index, number, fresh } = &layout;
+    if !fresh.is_empty() {
+        write_pack(from, &folder, *number, &large, fresh, compress, stop)?;
     }
     // Nobody could restore a dump whose index names what is not there.
     index.portions()?;
     let mut writer = BufWriter::new(zstd::Encoder::new(stop.create(&folder.join(INDEX))?, LEVEL)?);
-    serde_json::to_writer(&mut writer, &index)?;
+    serde_json::to_writer(&mut writer, index)?;
     writer.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
     large.iter().try_for_each(|file| fs::remove_file(from.join(&file.path)))
 }
@@ -246,11 +250,6 @@ impl Known {
         Ok(Known { packs: index.packs, places })
     }
 
-    /// The number of the pack that comes after them, whether or not all of them are still used.
-    fn next_pack(&self) -> u32 {
-        self.packs.keys().next_back().map_or(0, |last| last + 1)
-    }
-
     /// Whether sharing them saves much: one more pack is not too many, two thirds of what they hold are still used, so that
     /// a checkpoint takes half more room than its dump at the most, and they are a good part of the dump.
     fn are_worth(&self, large: &[Large]) -> bool {
@@ -264,9 +263,9 @@ impl Known {
         self.packs.len() < MOST_PACKS && kept * 3 >= stored * 2 && kept * 4 >= blocks && kept > 0
     }
 
-    /// Where each block of a dump is, and which blocks are new; the index has the packs that are shared.
-    fn places_of(&mut self, large: &[Large]) -> (Index, Vec<Fresh>) {
-        let number = self.next_pack();
+    /// Where each block of a dump is, or goes. The new pack comes after all of these, also those of no more use.
+    fn layout(mut self, large: &[Large]) -> Layout {
+        let number = self.packs.keys().next_back().map_or(0, |last| last + 1);
         let mut index = Index { version: VERSION, packs: BTreeMap::new(), files: Vec::new() };
         let (mut fresh, mut next): (Vec<Fresh>, u32) = (Vec::new(), 0);
         for (of, file) in large.iter().enumerate() {
@@ -290,7 +289,17 @@ impl Known {
             }
             index.files.push(Stored { path: file.path.clone(), bytes: file.bytes, blocks });
         }
-        (index, fresh)
+        if next > 0 {
+            index.packs.insert(number, next);
+        }
+        Layout { index, number, fresh }
+    }
+}
+
+impl Layout {
+    /// The packs that earlier checkpoints have.
+    fn shared(&self) -> impl Iterator<Item = u32> {
+        self.index.packs.keys().copied().filter(|pack| *pack != self.number)
     }
 }
 

@@ -3,14 +3,11 @@
 
 use super::staging::Stage;
 use crate::task::Task;
-use increments::{Increments, Stop};
+use increments::{Increments, LEVEL, Stop};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-
-/// Compression level at which zstd is as fast as a disk.
-const LEVEL: i32 = 1;
 
 /// Extension of a compressed file.
 const ZSTD: &str = "zst";
@@ -144,18 +141,17 @@ pub fn read(file: &Path) -> io::Result<Vec<u8>> {
 
 /// Calls `act` for every file below `from` with its path below `to`, but for blocks.
 fn each(from: &Path, to: &Path, act: &dyn Fn(&Path, &Path) -> io::Result<()>) -> Result<(), Failed> {
-    let told = |path: &Path, e: io::Error| Failed::at(path)(e);
-    let entries = fs::read_dir(from).and_then(|all| all.collect::<io::Result<Vec<_>>>()).map_err(|e| told(from, e))?;
+    let entries = fs::read_dir(from).and_then(|all| all.collect::<io::Result<Vec<_>>>()).map_err(Failed::at(from))?;
     for entry in entries {
         let (path, target) = (entry.path(), to.join(entry.file_name()));
         if entry.file_name() == increments::FOLDER {
             continue;
         }
-        if entry.file_type().map_err(|e| told(&path, e))?.is_dir() {
-            DirBuilder::new().mode(0o700).recursive(true).create(&target).map_err(|e| told(&target, e))?;
+        if entry.file_type().map_err(Failed::at(&path))?.is_dir() {
+            DirBuilder::new().mode(0o700).recursive(true).create(&target).map_err(Failed::at(&target))?;
             each(&path, &target, act)?;
         } else {
-            act(&path, &target).map_err(|e| told(&target, e))?;
+            act(&path, &target).map_err(Failed::at(&target))?;
         }
     }
     Ok(())
