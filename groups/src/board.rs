@@ -23,6 +23,7 @@ use steps::cancelled;
 use steps::groups::split::{CPUS, Call, Unsplit};
 use steps::groups::words::{Outputs, SOCKET, Said, Told};
 use steps::script::Steps;
+use steps::slurmd;
 use worlds::kinds::World;
 
 /// Longest wait for Slurm to report a step as ended.
@@ -33,6 +34,15 @@ const KILLED: i32 = 128 + libc::SIGKILL;
 
 /// Time between two looks at a step.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// A step that has taken so long may have outlasted a node that is up again: it is looked at twice, s.
+const LONG_S: f64 = 20.0;
+
+/// So soon has a slurmd that takes connections told slurmctld when its node was started.
+const REGISTRATION: Duration = Duration::from_secs(2);
+
+/// Longest wait for a node that says nothing; by then slurmctld has usually set it down.
+const AWAY_LIMIT: Duration = Duration::from_secs(900);
 
 /// The folder that comes first in the script's `PATH`, with a socket and an `srun`.
 pub struct Board {
@@ -252,7 +262,7 @@ impl Seats {
         thread::spawn(move || {
             let steps = seats.steps.as_ref();
             // In a job with --no-kill, srun says 0 of a task that died with its node.
-            let (lost, is_over) = if code == 0 { lost_nodes(steps, &step.nodes) } else { (Vec::new(), false) };
+            let (lost, is_over) = if code == 0 { lost_nodes(steps, &step) } else { (Vec::new(), false) };
             let has_lost = is_over || !lost.is_empty();
             // Before the controller has said so, the group would begin again where the job has no node any more.
             for node in lost {
@@ -496,17 +506,48 @@ fn still_of(steps: Option<&Steps>, nodes: &[String]) -> usize {
     known.map_or(nodes.len(), |job| nodes.iter().filter(|n| job.nodes.contains(n)).count())
 }
 
-/// Those of these nodes that the job has no more, or whether all of it is being ended. Where slurmctld does not answer it is
-/// asked again for a while: a group that is taken for done would leave its result out.
-fn lost_nodes(steps: Option<&Steps>, nodes: &[String]) -> (Vec<String>, bool) {
+/// The nodes of a step that have not outlived it, or whether all of the job is being ended: a group that is taken for done would
+/// leave its result out. Where slurmctld does not answer it is asked again for a while, and a node whose slurmd does not answer is
+/// waited for: either Slurm takes it from the job, or it tells when it was started.
+fn lost_nodes(steps: Option<&Steps>, step: &Running) -> (Vec<String>, bool) {
     let Some(Steps { slurm, job }) = steps else { return (Vec::new(), false) };
+    let until = Instant::now() + AWAY_LIMIT;
+    let mut was_away = now_s() - step.since_s >= LONG_S;
+    loop {
+        let (lost, is_over) = taken_nodes(slurm, *job, &step.nodes);
+        if is_over || !lost.is_empty() {
+            return (lost, is_over);
+        }
+        if let Some(node) = slurmd::has_booted(slurm, &step.nodes, step.since_s) {
+            return (vec![node], false);
+        }
+        let away = slurmd::away(slurm, &step.nodes);
+        if away.is_empty() && !was_away {
+            return (Vec::new(), false);
+        }
+        if Instant::now() > until {
+            tracing::warn!(
+                ?away,
+                name = step.name,
+                "a step has ended well, and no slurmd answers there; it is believed"
+            );
+            return (Vec::new(), false);
+        }
+        // A slurmd that has just been started has not told slurmctld yet.
+        was_away = !away.is_empty();
+        thread::sleep(REGISTRATION);
+    }
+}
+
+/// Those of these nodes that Slurm has taken from the job, or whether all of it is being ended.
+fn taken_nodes(slurm: &Slurm, job: u32, nodes: &[String]) -> (Vec<String>, bool) {
     let waits =
         |e: &slurm::Error| tracing::warn!(%e, "slurmctld has to say whether the nodes of a step are still there");
     let pause = |pause| {
         thread::sleep(pause);
         true
     };
-    match slurm.job_in_the_end(*job, pause, waits) {
+    match slurm.job_in_the_end(job, pause, waits) {
         None => (Vec::new(), false),
         Some(job) if !matches!(job.state, JobState::Running | JobState::Suspended) || job.nodes.is_empty() => {
             (Vec::new(), true)

@@ -13,7 +13,7 @@ pub mod redirects;
 pub mod resized;
 pub mod sandboxes;
 pub mod script;
-mod slurmd;
+pub mod slurmd;
 pub mod srun;
 pub mod streams;
 pub mod unsuited;

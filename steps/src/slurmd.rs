@@ -23,9 +23,7 @@ pub fn may_mean_not_launched(code: i32) -> bool {
 
 /// Those of the nodes on which no slurmd takes connections; none of which Slurm does not tell where they are.
 pub fn away(slurm: &Slurm, nodes: &[String]) -> Vec<String> {
-    let known = slurm.nodes().unwrap_or_default();
-    let of_job: Vec<Node> = known.into_iter().filter(|n| nodes.contains(&n.name)).collect();
-    silent(&of_job, slurm.slurmd_port())
+    silent(&slurm.nodes_of(nodes).unwrap_or_default(), slurm.slurmd_port())
 }
 
 /// The nodes of the job in whose script this process runs.
