@@ -133,6 +133,9 @@ impl Bystander {
                 continue;
             }
             let state = waited?;
+            // Its slurmstepd found no munged when it had ended.
+            let said =
+                said.split("slurmstepd-").next().filter(|_| said.contains("authentication error")).unwrap_or(&said);
             let is_right = state == "COMPLETED" && said == "begin\nend\n";
             // One that begins a second time and has written once had not begun when a launch failed.
             let may_restart = harms.iter().any(|harm| harm.ends == Ends::Beginning);

@@ -37,6 +37,8 @@ pub fn allowed(fault: Fault) -> &'static [&'static str] {
         Fault::Kill(Process::Program | Process::Srun | Process::StandIn) => &["failed"],
         // An srun that hears of no end, because a cable was cut just then, waits until the walltime ends.
         Fault::Kill(Process::Slurmstepd) => &["failed", "timeout"],
+        // The same srun, or slurmctld, waits for a slurmstepd that gave up since no munged answered.
+        Fault::KillDaemon(Daemon::NodeMunged) | Fault::StopDaemon(Daemon::NodeMunged) => &["timeout"],
         Fault::Order(Order::Scancel) => &["cancelled"],
         _ => &[],
     }
@@ -229,11 +231,18 @@ pub fn energy(site: &Site, job: u32) -> Result<()> {
     Ok(())
 }
 
+/// Reasons for which Slurm itself drains a node after a fault: a slurmctld was killed before it had written down that a job
+/// began, and a slurmstepd stood still when its step was to end.
+const BY_SLURM: [(Fault, &str); 2] = [
+    (Fault::KillDaemon(Daemon::Slurmctld), "Reason=Duplicate jobid"),
+    (Fault::Stop(Process::Slurmstepd), "Reason=Kill task failed"),
+];
+
 /// What is left on the nodes, in the queue, in spools, or of the services' health, when all jobs are over.
 ///
 /// # Errors
 /// Slurm does not tell.
-pub fn left(site: &Site, jobs: &[u32], mounts: &BTreeMap<String, usize>) -> Result<Vec<String>> {
+pub fn left(site: &Site, jobs: &[u32], mounts: &BTreeMap<String, usize>, faults: &[Fault]) -> Result<Vec<String>> {
     let mut left = Vec::new();
     let shown = |what: &str| site.cluster.output(site.cluster.command("scontrol").args(["show", what, "-o"]));
     let lines = |what: &str, words: &[&str]| -> Result<Vec<String>> {
@@ -243,7 +252,14 @@ pub fn left(site: &Site, jobs: &[u32], mounts: &BTreeMap<String, usize>) -> Resu
     };
     left.extend(lines("job", &["JobState=PENDING", "JobState=RUNNING", "JobState=COMPLETING", "JobState=SUSPENDED"])?);
     left.extend(lines("reservation", &["ReservationName="])?);
-    left.extend(shown("node")?.lines().filter(|l| !l.contains(" State=IDLE ")).map(|l| l.chars().take(160).collect()));
+    for line in shown("node")?.lines().filter(|line| !line.contains(" State=IDLE ")) {
+        let name = line.split_whitespace().find_map(|word| word.strip_prefix("NodeName=")).unwrap_or_default();
+        if BY_SLURM.iter().any(|(fault, reason)| faults.contains(fault) && line.contains(reason)) {
+            let resume = ["update", &format!("nodename={name}"), "state=resume"];
+            site.cluster.output(site.cluster.command("scontrol").args(resume))?;
+        }
+        left.push(format!("node {name}: {}", line.split_once(" State=").map_or(line, |(_, state)| state)));
+    }
     for job in jobs {
         let all = super::processes::all(&site.cluster.conf, &format!("SLURM_JOB_ID={job}"));
         left.extend(all.iter().map(|f| format!("process {} of job {job}: {}", f.pid, f.words)));

@@ -137,7 +137,7 @@ impl Lab {
         self.is_forgetful |= !lost.is_empty();
         self.judge(outcome, &mut jobs, &struck, &lost)?;
         outcome.wrong.extend(bystander.judge(&self.site, &queue, &harms, &lost, WALLTIME)?);
-        self.look_for_leavings(outcome, &ids)?;
+        self.look_for_leavings(outcome, &ids, &faults)?;
         // What is right needs no more room in memory.
         let folders = ids.iter().filter(|_| outcome.wrong.is_empty());
         let folders = folders.filter_map(|id| checks::run_folder(&self.disks.runs(), *id));
@@ -196,10 +196,10 @@ impl Lab {
         Ok(())
     }
 
-    fn look_for_leavings(&self, outcome: &mut Outcome, jobs: &[u32]) -> Result<()> {
+    fn look_for_leavings(&self, outcome: &mut Outcome, jobs: &[u32], faults: &[Fault]) -> Result<()> {
         let mut last = Vec::new();
         let none = self.site.wait("nothing to be left", Duration::from_secs(90), |site| {
-            last = checks::left(site, jobs, &self.mounts)?;
+            last = checks::left(site, jobs, &self.mounts, faults)?;
             Ok(last.is_empty().then_some(()))
         });
         if let Err(e) = none {
