@@ -23,7 +23,7 @@ use steps::cancelled;
 use steps::groups::split::{CPUS, Call, Unsplit};
 use steps::groups::words::{Outputs, SOCKET, Said, Told};
 use steps::script::Steps;
-use steps::slurmd;
+use steps::slurmd::{self, Lived};
 use worlds::kinds::World;
 
 /// Longest wait for Slurm to report a step as ended.
@@ -518,23 +518,22 @@ fn lost_nodes(steps: Option<&Steps>, step: &Running) -> (Vec<String>, bool) {
         if is_over || !lost.is_empty() {
             return (lost, is_over);
         }
-        if let Some(node) = slurmd::has_booted(slurm, &step.nodes, step.since_s) {
-            return (vec![node], false);
-        }
-        let away = slurmd::away(slurm, &step.nodes);
-        if away.is_empty() && !was_away {
-            return (Vec::new(), false);
+        let lived = slurmd::lived(slurm, &step.nodes, step.since_s);
+        match &lived {
+            Ok(Lived::Booted(node)) => return (vec![node.clone()], false),
+            Ok(Lived::Yes) if !was_away => return (Vec::new(), false),
+            _ => {}
         }
         if Instant::now() > until {
             tracing::warn!(
-                ?away,
+                ?lived,
                 name = step.name,
-                "a step has ended well, and no slurmd answers there; it is believed"
+                "a step has ended well, and its nodes say nothing; it is believed"
             );
             return (Vec::new(), false);
         }
         // A slurmd that has just been started has not told slurmctld yet.
-        was_away = !away.is_empty();
+        was_away = !matches!(lived, Ok(Lived::Yes));
         thread::sleep(REGISTRATION);
     }
 }

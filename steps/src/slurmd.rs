@@ -10,6 +10,9 @@ use std::time::Duration;
 /// A step that has taken less has outlived no boot, s.
 const SHORTEST_BOOT_S: f64 = 3.0;
 
+/// So far may clocks of two hosts be apart, s.
+const CLOCKS_S: f64 = 2.0;
+
 /// Exit codes of an `srun` that could not launch its step: a slurmd that cannot be reached, one that does not answer.
 const NOT_LAUNCHED: [i32; 2] = [233, 140];
 
@@ -19,6 +22,34 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// Whether an exit code of `srun` may mean that its step was not launched.
 pub fn may_mean_not_launched(code: i32) -> bool {
     NOT_LAUNCHED.contains(&code)
+}
+
+/// Whether nodes have lived through a step.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Lived {
+    /// All of them.
+    Yes,
+    /// This one was started since.
+    Booted(String),
+    /// On these no slurmd takes connections.
+    Silent(Vec<String>),
+}
+
+/// Whether these nodes have lived through a step that began at `since_s`. Of a step that has just begun nobody is asked.
+///
+/// # Errors
+/// slurmctld does not tell.
+pub fn lived(slurm: &Slurm, nodes: &[String], since_s: f64) -> Result<Lived, slurm::Error> {
+    if now_s() - since_s < SHORTEST_BOOT_S {
+        return Ok(Lived::Yes);
+    }
+    let known = slurm.nodes_of(nodes)?;
+    // slurmctld's clock, by which a node's start is told, is another than ours.
+    if let Some(node) = booted(&known, since_s + CLOCKS_S) {
+        return Ok(Lived::Booted(node.to_string()));
+    }
+    let silent = silent(&known, slurm.slurmd_port());
+    Ok(if silent.is_empty() { Lived::Yes } else { Lived::Silent(silent) })
 }
 
 /// Those of the nodes on which no slurmd takes connections; none of which Slurm does not tell where they are.
@@ -52,7 +83,8 @@ fn silent(nodes: &[Node], usual: u16) -> Vec<String> {
 }
 
 fn answers(node: &Node, usual: u16) -> bool {
-    let Ok(mut addresses) = (node.addr.as_str(), node.port.unwrap_or(usual)).to_socket_addrs() else { return false };
+    // Of a name that is not known here nothing can be said.
+    let Ok(mut addresses) = (node.addr.as_str(), node.port.unwrap_or(usual)).to_socket_addrs() else { return true };
     addresses.any(|address| TcpStream::connect_timeout(&address, LIMIT).is_ok())
 }
 
