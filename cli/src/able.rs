@@ -1,7 +1,7 @@
 //! `joulepoint able`: whether running processes can be dumped, and what stands in the way.
 
 use crate::{Failure, out};
-use engines::able::{Answer, look, of_job};
+use ::able::{Answer, look, of_job};
 use std::path::Path;
 
 /// Arguments of `joulepoint able`.

@@ -140,6 +140,9 @@ enum Command {
     /// Run a program in a sandbox in which CRIU can dump and restore it; the engine criu calls this.
     #[command(hide = true)]
     Warden(WardenArgs),
+    /// Take the GPUs from a program, or give them back; a sandbox calls this.
+    #[command(hide = true)]
+    Gpus,
     /// Start the ranks of one group of an MPI program (used by the wrapper)
     #[command(hide = true)]
     Ranks(Arguments),
@@ -362,6 +365,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
     match cli.command {
         Command::Model(args) => return run_model(&args),
         Command::Warden(args) => return Ok(criu::supervisor::run(&args.task()).leave(host::supervise::end_by)),
+        Command::Gpus => gpu::isolated::run().map_err(|e| Failure::Other(e.into()))?,
         Command::Ranks(args) => return Ok(args.start()),
         Command::Rank { command } => return Ok(worlds::rank::stand_before(&command)),
         Command::Wrap(args) => return Ok(wrap(&cli.conf, &args.request, &args.command)),

@@ -125,7 +125,7 @@ fn system_v_shared_memory_is_found() {
         assert!(id >= 0 && libc::shmat(id, std::ptr::null(), 0) as isize != -1);
         libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut());
     }
-    let answer = engines::able::look(std::path::Path::new("/proc"), &[std::process::id() as i32], false);
+    let answer = able::look(std::path::Path::new("/proc"), &[std::process::id() as i32], false);
     assert!(answer.obstacles.iter().any(|o| o.kind == "sysv_shm"), "{answer:?}");
 }
 

@@ -4,26 +4,28 @@
 pub mod damage;
 pub mod flush;
 pub mod progress;
+pub mod release;
 pub mod staging;
 
 use crate::client::{Ask, LEAVE_LIMIT};
 use crate::dumping::damage::LongRunning;
 use crate::dumping::flush::flush;
+use crate::dumping::release::{Holdings, Released};
 use crate::dumping::staging::Stage;
 use crate::frozen::{self, Temporaries};
 use crate::relay::Relay;
 use crate::task::{Ended, Task};
-use crate::world::{self, Resting, World};
-use crate::{peers, seconds, tool};
+use crate::{seconds, tool};
+use able::peers;
 use increments::Stop;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fmt::Display;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -45,7 +47,7 @@ pub enum Progress {
 
 /// Work that a thread does for a dump.
 enum Work {
-    Rests(JoinHandle<Result<Resting, world::Error>>),
+    Releases(JoinHandle<Result<Released, release::Error>>),
     Saves(JoinHandle<Done>),
     Settles(JoinHandle<Done>),
 }
@@ -57,21 +59,23 @@ pub struct Dumping {
     ask: Ask,
     task: Task,
     program: i32,
-    /// While MPI ranks hold no connection to their relay.
-    resting: Option<Resting>,
+    /// What the program has let go for CRIU.
+    released: Released,
     until: Instant,
     criu: i32,
     long_running: LongRunning,
     /// The program has a network of its own: a CRIU that is killed during the dump leaves its connections locked.
     has_network: bool,
-    /// CRIU was killed and processes of the program died with it.
-    is_harmed: bool,
+    /// Why the program cannot go on, if so.
+    harm: Option<String>,
     /// Where CRIU writes first; absent if it writes to the checkpoint's folder directly.
     stage: Option<Stage>,
     /// Written to by CRIU's hook and by work that has ended, to wake the loop.
     wake: Pipe,
     thaw: Pipe,
     work: Option<Work>,
+    /// While a driver gives the program its GPUs back: what it says, and how the dump has gone until then.
+    regains: Option<(Receiver<Result<(), gpu::Error>>, Done)>,
     was_frozen: bool,
     saved: Option<Done>,
     frozen_s: f64,
@@ -95,6 +99,15 @@ struct Pipe {
     write: File,
 }
 
+/// Wakes the loop when it is dropped, however the work has ended.
+struct Wake(File);
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        let _ = self.0.write_all(b"\n");
+    }
+}
+
 impl Pipe {
     fn new() -> Result<Pipe, String> {
         let ends = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|e| e.to_string())?;
@@ -114,45 +127,46 @@ impl Dumping {
     /// # Errors
     /// A sentence.
     pub fn begin(task: &Task, program: i32, ask: Ask) -> Result<Dumping, String> {
-        let tree = frozen::tree(program);
-        let stage = (ask.memory_share > 0.0).then(|| Stage::for_dump(task, &tree, ask.memory_share)).flatten();
         let until = Instant::now() + seconds(ask.limit_s);
-        let at = stage.as_ref().map_or(&*ask.folder, Stage::path);
-        DirBuilder::new().mode(0o700).create(at.join(tool::IMAGES)).map_err(|e| format!("{}: {e}", at.display()))?;
-        let (wake, thaw) = (Pipe::new()?, Pipe::new()?);
-        let long_running = LongRunning::of(program);
-        let (work, saved, given_up, stop) = (None, None, None, Stop::default());
         let mut dumping = Dumping {
             ask,
             task: task.clone(),
             program,
-            resting: None,
+            released: Released::default(),
             until,
             criu: 0,
-            long_running,
+            long_running: LongRunning::default(),
             has_network: task.own_network,
-            is_harmed: false,
-            stage,
-            wake,
-            thaw,
-            work,
-            saved,
+            harm: None,
+            stage: None,
+            wake: Pipe::new()?,
+            thaw: Pipe::new()?,
+            work: None,
+            regains: None,
+            saved: None,
             frozen_s: 0.0,
             is_to_tell: false,
-            given_up,
-            stop,
+            given_up: None,
+            stop: Stop::default(),
             was_frozen: false,
         };
-        match &task.world {
+        let tree = frozen::tree(program);
+        match Holdings::of(task, &tree) {
             None => dumping.freeze(),
-            Some(world) => dumping.rest(world),
+            Some(holdings) => dumping.release(holdings, tree),
         }
         .map_err(|e| e.to_string())?;
         Ok(dumping)
     }
 
-    /// Starts CRIU.
+    /// Starts CRIU, which writes to memory if that may be used and is enough.
     fn freeze(&mut self) -> io::Result<()> {
+        let share = Some(self.ask.memory_share).filter(|share| *share > 0.0);
+        self.stage = share.and_then(|share| Stage::for_dump(&self.task, &frozen::tree(self.program), share));
+        let images = self.at().join(tool::IMAGES);
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", images.display()));
+        DirBuilder::new().mode(0o700).create(&images).map_err(named)?;
+        self.long_running = LongRunning::of(self.program);
         let (wake, thaw) = (self.wake.write.as_raw_fd(), self.thaw.read.as_raw_fd());
         let command = tool::dump(&self.task, self.program, self.at(), wake, thaw);
         let child = command.and_then(|mut command| command.spawn());
@@ -161,22 +175,57 @@ impl Dumping {
         Ok(())
     }
 
-    /// Has MPI ranks leave their relay first: CRIU dumps no connection to outside.
-    fn rest(&mut self, world: &World) -> io::Result<()> {
-        let (world, folder, stop) = (world.clone(), self.ask.folder.clone(), self.stop.clone());
-        let work = self.work(move || world.rest(&folder, &stop))?;
-        self.work = Some(Work::Rests(work));
+    /// Has the program let go what CRIU cannot dump.
+    fn release(&mut self, holdings: Holdings, tree: Vec<i32>) -> io::Result<()> {
+        let (task, folder, stop) = (self.task.clone(), self.ask.folder.clone(), self.stop.clone());
+        let work = self.work(move || holdings.release(&task, &tree, &folder, &stop))?;
+        self.work = Some(Work::Releases(work));
         Ok(())
     }
 
-    /// Ranks have left their relay, or not.
-    fn rested(&mut self, resting: Result<Resting, impl Display>) -> Option<Progress> {
-        self.resting = match (resting, &self.given_up) {
-            (Err(reason), _) => return Some(Progress::Over(Err(reason.to_string()))),
-            (Ok(_), Some(given_up)) => return Some(Progress::Over(Err(given_up.reason.to_string()))),
-            (Ok(resting), None) => Some(resting),
-        };
-        self.freeze().err().map(|e| Progress::Over(Err(e.to_string())))
+    /// The program has let it go, or not.
+    fn released(&mut self, work: JoinHandle<Result<Released, release::Error>>) -> Option<Progress> {
+        match work.join() {
+            Err(_) => self.harm = Some("the work on a dump has failed".to_string()),
+            Ok(Err(e)) if e.is_harm() => self.harm = Some(e.to_string()),
+            Ok(Err(e)) => return Some(Progress::Over(Err(e.to_string()))),
+            Ok(Ok(released)) => {
+                self.released = released;
+                let begun = match &self.given_up {
+                    Some(given_up) => Err(given_up.reason.to_string()),
+                    None => self.freeze().map_err(|e| e.to_string()),
+                };
+                return begun.err().and_then(|reason| self.regain(Err(reason))).map(Progress::Over);
+            }
+        }
+        None
+    }
+
+    /// Has the driver give the program its GPUs back, if it has let any go; the outcome if nothing is left to wait for.
+    fn regain(&mut self, so_far: Done) -> Option<Outcome> {
+        self.released.ranks = None;
+        let Some(suspended) = self.released.gpus.take() else { return self.settle(so_far).err().map(Err) };
+        let ((teller, told), run) = (channel(), self.task.run.clone());
+        // What it saves meanwhile is not awaited: the dump has failed then.
+        self.work = None;
+        match self.work(move || teller.send(release::give_back(&run, &suspended))) {
+            Ok(_) => self.regains = Some((told, so_far)),
+            Err(e) => self.harm = Some(format!("its GPUs: {e}")),
+        }
+        None
+    }
+
+    /// The program has its GPUs back, if the driver has said so; the outcome if the whole dump has one.
+    fn regained(&mut self) -> Option<Outcome> {
+        // The work tells before it wakes the loop.
+        let (told, so_far) = self.regains.take()?;
+        match told.try_recv() {
+            Err(TryRecvError::Empty) => self.regains = Some((told, so_far)),
+            Ok(Ok(())) => return self.settle(so_far).err().map(Err),
+            Ok(Err(e)) => self.harm = Some(format!("its GPUs: {e}")),
+            Err(TryRecvError::Disconnected) => self.harm = Some("its GPUs: the work on a dump has failed".to_string()),
+        }
+        None
     }
 
     /// CRIU's process id; 0 if it has ended.
@@ -198,8 +247,13 @@ impl Dumping {
         if let Err(e) = self.wake.read.read(&mut [0; 16]) {
             return Some(Progress::Over(Err(e.to_string())));
         }
+        if self.regains.is_some() {
+            return self.regained().map(Progress::Over);
+        }
         match self.work.take() {
-            Some(Work::Rests(work)) => self.rested(ended(work)),
+            Some(Work::Releases(work)) => self.released(work),
+            // Work that nobody awaits any more has ended.
+            None if self.criu == 0 => None,
             None => {
                 self.was_frozen = true;
                 // After `give_up` nobody wants to hear that the program stood still.
@@ -218,13 +272,13 @@ impl Dumping {
         let pipes = frozen::pipes(relays);
         // The relay is outside, and sees no memory of the sandbox.
         let (world, folder) = (self.task.world.clone(), self.ask.folder.clone());
-        let is_patched = tool::is_patched(&self.task.criu);
+        let (is_patched, gpus) = (tool::is_patched(&self.task.criu), self.released.gpus.clone());
         let save = move || {
             if !is_patched {
                 peers::refuse_memory_files(&frozen::tree(program)).map_err(|e| e.to_string())?;
             }
             world.map_or(Ok(()), |world| world.save(&folder)).map_err(|e| e.to_string())?;
-            frozen::save(program, pipes?, &temporaries, overwritten_bytes, &at, &stop)
+            frozen::save(program, pipes?, gpus, &temporaries, overwritten_bytes, &at, &stop)
         };
         match self.work(save) {
             Ok(saving) => self.work = Some(Work::Saves(saving)),
@@ -253,11 +307,10 @@ impl Dumping {
 
     /// In a thread, so that a hanging file system does not block the loop.
     fn work<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
-        let mut wake = self.wake.write.try_clone()?;
+        let wake = Wake(self.wake.write.try_clone()?);
         thread::Builder::new().spawn(move || {
-            let done = act();
-            let _ = wake.write_all(b"\n");
-            done
+            let _wake = wake;
+            act()
         })
     }
 
@@ -276,23 +329,25 @@ impl Dumping {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
         }
+        if self.harm.is_some() {
+            return None;
+        }
         let late = Instant::now() > self.until;
         let reason = if late { "it took too long and was ended" } else { "given up" };
         if self.given_up.is_some() || wanted && !late {
             return None;
         }
         self.give_up(reason);
-        (self.criu == 0).then(|| Err(reason.to_string()))
+        // The program must have back what it has let go.
+        let waits = self.criu != 0 || self.regains.is_some() || matches!(self.work, Some(Work::Releases(_)));
+        (!waits).then(|| Err(reason.to_string()))
     }
 
     /// Why the program cannot be trusted to go on, if so.
-    pub fn has_harmed(&self) -> Option<&'static str> {
+    pub fn has_harmed(&self) -> Option<String> {
         let is_stuck = |g: &GivenUp| self.criu != 0 && g.at.elapsed() > LEAVE_LIMIT + KILL_LIMIT;
-        let harm = [
-            (self.given_up.as_ref().is_some_and(is_stuck), "criu does not end, although it was killed"),
-            (self.is_harmed, "criu was killed, and a part of the program with it"),
-        ];
-        harm.into_iter().find(|(is_so, _)| *is_so).map(|(_, why)| why)
+        let stuck = self.given_up.as_ref().is_some_and(is_stuck);
+        self.harm.clone().or_else(|| stuck.then(|| "criu does not end, although it was killed".to_string()))
     }
 
     /// Makes CRIU fail by itself, which leaves the program intact. Killing CRIU does not always: in a trial, 15
@@ -311,20 +366,27 @@ impl Dumping {
 
     /// Takes note that CRIU has ended; the outcome if the whole dump has.
     pub fn criu_ended(&mut self, status: Ended) -> Option<Outcome> {
-        (self.criu, self.resting) = (0, None);
+        self.criu = 0;
         let is_killed = matches!(status, Ended::Signal(_));
-        self.is_harmed = is_killed && (self.has_network || !self.was_frozen && self.long_running.has_losses());
+        if is_killed && (self.has_network || !self.was_frozen && self.long_running.has_losses()) {
+            self.harm = Some("criu was killed, and a part of the program with it".to_string());
+        }
         let _ = fs::remove_file(tool::hook(self.at()));
-        let settling = self.verdict(status).and_then(|()| {
-            self.frozen_s = tool::frozen_s(self.at());
-            let (at, ask, stop) = (self.at().to_path_buf(), self.ask.clone(), self.stop.clone());
-            let settle = move || flush(&at, &ask.folder, ask.compress, ask.increments.as_ref(), &stop);
-            let settling = self.work(settle).map_err(|e| e.to_string())?;
-            self.work = Some(Work::Settles(settling));
-            self.is_to_tell = self.ask.tells_going_on;
-            Ok(())
-        });
-        settling.err().map(Err)
+        let verdict = self.verdict(status);
+        self.regain(verdict)
+    }
+
+    /// The program goes on: brings a dump that has gone well so far to disk.
+    fn settle(&mut self, so_far: Done) -> Done {
+        so_far?;
+        self.frozen_s =
+            self.released.since.map_or_else(|| tool::frozen_s(self.at()), |since| since.elapsed().as_secs_f64());
+        let (at, ask, stop) = (self.at().to_path_buf(), self.ask.clone(), self.stop.clone());
+        let settle = move || flush(&at, &ask.folder, ask.compress, ask.increments.as_ref(), &stop);
+        let settling = self.work(settle).map_err(|e| e.to_string())?;
+        self.work = Some(Work::Settles(settling));
+        self.is_to_tell = self.ask.tells_going_on;
+        Ok(())
     }
 
     /// True once, when the program has gone on and the client wants to know.

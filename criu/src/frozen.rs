@@ -5,7 +5,9 @@ use crate::dumping::flush;
 use crate::files::{COMMON, InHand, SHARED_MEMORY};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
-use crate::{backup, files, leftovers, peers, sandbox};
+use crate::{backup, files, leftovers, sandbox};
+use able::peers;
+use gpu::Suspended;
 use increments::{Stop, Stoppable};
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::AccessFlags;
@@ -63,6 +65,9 @@ pub struct Frozen {
     /// What it had made in folders that all programs share: entries of these folders.
     #[serde(default)]
     pub local: Vec<PathBuf>,
+    /// What it had on GPUs, if anything: that is in its images.
+    #[serde(default)]
+    pub gpus: Option<Suspended>,
 }
 
 /// A pipe of the program's output.
@@ -106,13 +111,14 @@ pub fn pipes(relays: &mut [Relay]) -> Result<Vec<Pipe>, String> {
 pub fn save(
     program: i32,
     pipes: Vec<Pipe>,
+    gpus: Option<Suspended>,
     temporaries: &Temporaries,
     overwritten_bytes: u64,
     into: &Path,
     stop: &Stop,
 ) -> Result<(), String> {
     let tree = tree(program);
-    peers::refuse_outside(&tree)?;
+    peers::refuse_outside(&tree).map_err(|e| e.to_string())?;
     peers::refuse_node_ipc(&tree).map_err(|e| e.to_string())?;
     let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| files::of(*pid)).collect();
     let written: BTreeSet<Written> =
@@ -155,7 +161,7 @@ pub fn save(
     let clocks = Some(Clocks::now().map_err(|e| e.to_string())?);
     let own_numbers = !nix::unistd::getuid().is_root();
     let frozen =
-        Frozen { program, last_pid, pipes, written: written.into_iter().collect(), clocks, own_numbers, local };
+        Frozen { program, last_pid, pipes, written: written.into_iter().collect(), clocks, own_numbers, local, gpus };
     let text = serde_json::to_vec_pretty(&frozen).map_err(|e| e.to_string())?;
     let record = into.join(RECORD);
     fs::write(&record, text).map_err(told(&record))

@@ -7,7 +7,8 @@
 //! A checkpoint has more than CRIU's images: [`frozen`] saves the [`files`] that the program writes while it stands still,
 //! in memory ([`staging`]) if there is enough; [`flush`] brings all of it to disk afterwards. A restore that writes over
 //! files of others makes a [`backup`] of them first. [`damage`] tells whether a killed CRIU has hurt the program. [`probe`]
-//! tells whether all this works on a machine. The ranks of an MPI program over several nodes have a relay beside each sandbox
+//! tells whether all this works on a machine. What a program has on GPUs, and the relay of MPI ranks, it lets go for a dump
+//! ([`release`](dumping::release)). The ranks of an MPI program over several nodes have a relay beside each sandbox
 //! ([`world`]).
 //!
 //! This room knows no run, no policy and no Slurm.
@@ -19,10 +20,8 @@ pub mod files;
 pub mod frozen;
 pub mod init;
 pub mod leftovers;
-pub mod limits;
 pub mod line;
 pub mod patiently;
-pub mod peers;
 pub mod probe;
 pub mod relay;
 pub mod sandbox;

@@ -1,8 +1,8 @@
 //! The command lines of CRIU, and why one of them failed.
 
-use crate::limits;
 use crate::sandbox::{all_descriptors, keep_number, unblock_signals};
 use crate::task::Task;
+use able::limits;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -104,10 +104,13 @@ pub fn restore(task: &Task, folder: &Path, pipes: &[(u64, OwnedFd)]) -> Command 
 
 fn base(task: &Task, verb: &str, folder: &Path, log: &str) -> Command {
     let mut command = Command::new(&task.criu);
+    // A site's plugin for NVIDIA's GPUs needs root, and what it does is done before.
     command
         .args([verb, "--unprivileged", "--manage-cgroups=ignore", "--file-locks"])
         // Without --ext-unix-sk, which would dump sockets that cannot be restored.
         .args(["--network-lock", "skip", "-v1", "--images-dir"])
+        .arg(folder.join(IMAGES))
+        .arg("--libdir")
         .arg(folder.join(IMAGES))
         .args(["--log-file", log])
         .stdin(Stdio::null())
@@ -208,6 +211,18 @@ mod tests {
         let text = explain(log);
         assert!(text.starts_with("criu: Can't lookup mount=24 for fd=10 path=/dev/null: a file was opened"), "{text}");
         assert_eq!(explain("(00.1) Warn (x): y"), "criu left no reason in its log");
+    }
+
+    #[test]
+    fn a_patched_criu_is_known_by_the_number_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let criu = dir.path().join("criu");
+        assert!(!is_patched(&criu));
+        fs::create_dir(dir.path().join("root")).unwrap();
+        for (number, is_enough) in [("1", false), ("2\n", true), ("x", false)] {
+            fs::write(dir.path().join("root/patch"), number).unwrap();
+            assert_eq!(is_patched(&criu), is_enough, "{number}");
+        }
     }
 
     #[test]

@@ -69,6 +69,11 @@ fn main() {
     {
         std::process::exit(count_by_the_clock(counts.parse().unwrap()));
     }
+    if let [_, word] = &args[..]
+        && word == gpu::isolated::WORD
+    {
+        return gpu::isolated::run().unwrap();
+    }
     let criu = std::env::current_exe().unwrap().parent().unwrap().join("../criu");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/criu.sh");
     match Command::new("sh").arg(script).arg(&criu).status().unwrap().code() {
@@ -80,6 +85,8 @@ fn main() {
     goes_on_in_every_way(&criu);
     goes_on_where_the_clock_began_later(&criu);
     goes_on_from_increments(&criu);
+    goes_on_with_what_it_has_on_a_gpu(&criu);
+    keeps_its_gpu_where_it_could_not_have_it_back(&criu);
     leaves_memory_that_is_too_small(&criu);
     gives_up_without_harm(&criu);
     obeys_a_driver(&criu);
@@ -91,7 +98,9 @@ fn main() {
         goes_on_when_others_die(&criu);
         is_never_lost(&criu);
     });
-    println!("every way, another clock, increments, too little memory, too little time, a driver, those who die: ok");
+    println!(
+        "every way, another clock, increments, a GPU, too little memory, too little time, a driver, those who die: ok"
+    );
 }
 
 /// A dump by way of memory, whole and not compressed.
@@ -113,8 +122,8 @@ struct Sandbox<'a> {
     criu: &'a Path,
     own_network: bool,
     counts: u32,
-    /// Whether the program sleeps until a time, and not for one.
-    by_clock: bool,
+    /// A program that counts and writes no file, in place of the shell's.
+    program: Option<String>,
     /// How often a dump said that the program goes on.
     went_on: Cell<u32>,
 }
@@ -126,7 +135,7 @@ impl Sandbox<'_> {
             criu,
             own_network,
             counts: COUNTS,
-            by_clock: false,
+            program: None,
             went_on: Cell::new(0),
         };
         for folder in ["run", "tmp"] {
@@ -157,7 +166,7 @@ impl Sandbox<'_> {
         let count = format!("i=$((i+1)); echo $i >&3; echo $i >&4; echo $i; {rest}");
         let script = format!("{files}; i=0; while [ $i -lt {counts} ]; do {count}; done; exit 7");
         let us = std::env::current_exe().unwrap();
-        let script = if self.by_clock { format!("exec {} count {counts}", us.display()) } else { script };
+        let script = self.program.as_ref().map_or(script, |program| format!("exec {program}"));
         let out = OpenOptions::new().append(true).create(true).open(self.path("out")).unwrap();
         let mut command = Command::new(us);
         command
@@ -205,12 +214,12 @@ impl Sandbox<'_> {
     fn ends_as_if_undisturbed(&self, mut child: Child, name: &str) {
         child.kill().unwrap();
         child.wait().unwrap();
-        if !self.by_clock {
+        if self.program.is_none() {
             fs::write(self.path("data"), "written by another").unwrap();
         }
         let mut back = self.start(name);
         let limit = Instant::now() + LIMIT;
-        if !self.by_clock {
+        if self.program.is_none() {
             assert!(
                 client::is_back(&self.path("run"), || Instant::now() < limit),
                 "its supervisor says when it is back"
@@ -221,13 +230,13 @@ impl Sandbox<'_> {
         let counted: String = (1..=self.counts).map(|i| format!("{i}\n")).collect();
         assert_eq!(fs::read_to_string(self.path("out")).unwrap(), counted);
         fs::set_permissions(self.path("added to"), fs::Permissions::from_mode(0o644)).unwrap();
-        for file in ["data", "added to"].into_iter().filter(|_| !self.by_clock) {
+        for file in ["data", "added to"].into_iter().filter(|_| self.program.is_none()) {
             assert_eq!(fs::read_to_string(self.path(file)).unwrap(), counted, "{file}");
         }
         let names = fs::read_dir(self.dir.path()).unwrap().map(|e| e.unwrap().path());
         let aside = names.filter(|p| p.to_string_lossy().contains("/.data.joulepoint-aside-"));
         let aside: Vec<String> = aside.map(|p| fs::read_to_string(p).unwrap()).collect();
-        let is_copied = !self.by_clock && !is_lost(self.dir.path());
+        let is_copied = self.program.is_none() && !is_lost(self.dir.path());
         assert_eq!(aside, if is_copied { vec!["written by another"] } else { vec![] });
         let left = fs::read_dir(self.path("run")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
         assert_eq!(left.filter(|n| n.starts_with("stage") || n.starts_with("unpacked")).count(), 0);
@@ -270,6 +279,97 @@ fn goes_on_from_increments(criu: &Path) {
     }
 }
 
+/// A program that counts on a GPU, with libraries of the tests' own in the place of NVIDIA's.
+struct OnGpu<'a> {
+    sandbox: Sandbox<'a>,
+}
+
+impl OnGpu<'_> {
+    fn new(criu: &Path) -> OnGpu<'_> {
+        let mut sandbox = Sandbox { counts: 200, ..Sandbox::new(criu, false) };
+        let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gpu/tests/data/build.sh");
+        assert!(Command::new("sh").arg(build).arg(sandbox.dir.path()).status().unwrap().success());
+        let fast = sandbox.path("fast");
+        sandbox.program = Some(format!("{} 200 {}", sandbox.path("on-gpu").display(), fast.display()));
+        OnGpu { sandbox }
+    }
+
+    /// What the node has.
+    fn has(&self, gpus: &str) {
+        fs::write(self.sandbox.path("gpus"), format!("{gpus}\n")).unwrap();
+    }
+
+    /// Calls of this name fail so.
+    fn fails(&self, fault: &str) {
+        fs::write(self.sandbox.path("fault"), fault).unwrap();
+    }
+
+    fn is_sound(&self) {
+        fs::remove_file(self.sandbox.path("fault")).unwrap();
+    }
+
+    fn dump(&self, name: &str) -> Result<f64, String> {
+        self.sandbox.dump(name, 0.5, false, 60.0, true)
+    }
+}
+
+fn goes_on_with_what_it_has_on_a_gpu(criu: &Path) {
+    let place = tempfile::tempdir().unwrap();
+    let (fails, sometimes) = (place.path().join("fails"), place.path().join("criu"));
+    let script = format!("#!/bin/sh\n[ ! -e {} ] || exit 1\nexec {} \"$@\"\n", fails.display(), criu.display());
+    fs::write(&sometimes, script).unwrap();
+    fs::set_permissions(&sometimes, fs::Permissions::from_mode(0o700)).unwrap();
+    let one = OnGpu::new(&sometimes);
+    let child = one.sandbox.start("none");
+    one.sandbox.wait();
+    for (fault, said) in
+        [("checkpoint 801", "its GPUs: cuCheckpointProcessCheckpoint: CUDA_ERROR_801"), ("memory 1", "(--mem)")]
+    {
+        one.fails(fault);
+        let refused = one.dump(&fault.replace(' ', "-")).unwrap_err();
+        assert!(refused.contains(said), "{refused}");
+        one.is_sound();
+        one.sandbox.wait();
+    }
+    fs::write(&fails, "").unwrap();
+    assert_eq!(one.dump("failed").unwrap_err(), "criu left no reason in its log");
+    fs::remove_file(&fails).unwrap();
+    one.sandbox.wait();
+    let late = one.sandbox.dump("late", 0.5, false, 0.0, true).unwrap_err();
+    assert!(late.contains("took too long"), "{late}");
+    one.sandbox.wait();
+    for name in ["first", "second"] {
+        assert!(one.dump(name).unwrap() > 0.0);
+        one.sandbox.wait();
+    }
+    // Another node, with another GPU of the same kind.
+    one.has("7 NVIDIA Model A");
+    one.sandbox.ends_as_if_undisturbed(child, "second");
+}
+
+fn keeps_its_gpu_where_it_could_not_have_it_back(criu: &Path) {
+    let one = OnGpu::new(criu);
+    let mut child = one.sandbox.start("none");
+    one.sandbox.wait();
+    one.dump("first").unwrap();
+    one.sandbox.wait();
+    one.fails("restore 304");
+    let lost = one.dump("second").unwrap_err();
+    assert_eq!(lost, client::ENDED);
+    assert_eq!(child.wait().unwrap().code(), Some(criu::EXIT_KILLED));
+    one.is_sound();
+    // A node whose GPU is of another kind is no reason to blame the checkpoint.
+    one.has("1 NVIDIA Model B");
+    assert_eq!(one.sandbox.start("first").wait().unwrap().code(), Some(criu::EXIT_KILLED));
+    assert!(!one.sandbox.path("first").join(criu::NOT_RESTORED).exists());
+    one.has("1 NVIDIA Model A");
+    let child = one.sandbox.start("first");
+    one.sandbox.wait();
+    let refused = one.dump("third").unwrap_err();
+    assert!(refused.contains("not taken from it again: cuCheckpointProcessRestore: CUDA_ERROR_304"), "{refused}");
+    one.sandbox.ends_as_if_undisturbed(child, "first");
+}
+
 /// Counts as the shell's program does, by a clock that counts from the node's start.
 fn count_by_the_clock(counts: u32) -> i32 {
     let clock = ClockId::CLOCK_MONOTONIC;
@@ -284,7 +384,8 @@ fn count_by_the_clock(counts: u32) -> i32 {
 
 /// Here a node is a time namespace: the first one has been up for eleven days longer.
 fn goes_on_where_the_clock_began_later(criu: &Path) {
-    let sandbox = Sandbox { by_clock: true, counts: 100, ..Sandbox::new(criu, false) };
+    let program = format!("{} count 100", std::env::current_exe().unwrap().display());
+    let sandbox = Sandbox { program: Some(program), counts: 100, ..Sandbox::new(criu, false) };
     let first = sandbox.command("none");
     let mut elsewhere = Command::new("unshare");
     elsewhere.args(["--user", "--map-root-user", "--time", "--monotonic=1000000", "--fork", "--kill-child"]);

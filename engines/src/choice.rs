@@ -25,6 +25,8 @@ pub struct Facts {
     pub no_world: Option<String>,
     /// A fast network of this node, which messages through relays would not use.
     pub fabric: Option<String>,
+    /// Version of this node's driver for NVIDIA's GPUs, if it does not save what programs have on them.
+    pub old_driver: Option<u32>,
     /// Whether the script starts steps: by `srun`, or over several nodes by a launcher of MPI.
     pub starts_steps: bool,
     /// What the script uses that a sandbox would break, if all of it is put into one.
@@ -125,12 +127,13 @@ fn containers(facts: &Facts) -> Option<String> {
     facts.unsuited.containers.clone().filter(|_| facts.made_by.is_none())
 }
 
-/// What keeps any engine from taking images of the processes.
-fn no_images(facts: &Facts) -> Option<String> {
+/// What keeps an engine from taking images of the processes; one of them has NVIDIA's GPUs saved.
+fn no_images(facts: &Facts, saves_gpus: bool) -> Option<String> {
     let device = [("libcuda", "a GPU"), ("libamdhip64", "a GPU"), ("libibverbs", "an RDMA device")];
+    let device = device.into_iter().skip(usize::from(saves_gpus));
     // Many programs are linked to libibverbs that have no device to use it with.
     let is_here = |library: &str| library != "libibverbs" || facts.fabric.is_some();
-    let held = device.iter().find(|(library, _)| facts.links(library) && is_here(library));
+    let held = device.into_iter().find(|(library, _)| facts.links(library) && is_here(library));
     let device = held.map(|(library, what)| format!("the program links to {library}, and {what} cannot be dumped"));
     device.or_else(|| containers(facts))
 }
@@ -138,7 +141,22 @@ fn no_images(facts: &Facts) -> Option<String> {
 fn no_criu_images(facts: &Facts) -> Option<String> {
     // Where earlier runs were restored, the command that would fail is warned of and no more.
     let fails = facts.unsuited.fails.clone().filter(|_| facts.proven != Engine::Criu.as_str());
-    no_images(facts).or(fails).or_else(|| no_sandbox(facts)).or_else(|| slow_world(facts))
+    no_images(facts, true)
+        .or_else(|| old_driver(facts))
+        .or(fails)
+        .or_else(|| no_sandbox(facts))
+        .or_else(|| slow_world(facts))
+}
+
+fn old_driver(facts: &Facts) -> Option<String> {
+    let version = facts.old_driver.filter(|_| facts.links("libcuda"))?;
+    let first = gpu::driver::FIRST_DRIVER;
+    Some(format!("the program links to libcuda, and NVIDIA's driver here is {version}: it saves GPUs from {first} on"))
+}
+
+/// The version of this node's driver for NVIDIA's GPUs, if it saves none.
+pub fn old_driver_here() -> Option<u32> {
+    gpu::driver::version("/proc".as_ref()).filter(|version| *version < gpu::driver::FIRST_DRIVER)
 }
 
 /// Why an MPI program over several nodes would be slow in sandboxes: who wants that says so.
@@ -156,7 +174,7 @@ pub fn fabric() -> Option<String> {
 }
 
 fn no_dmtcp_images(facts: &Facts) -> Option<String> {
-    no_images(facts)
+    no_images(facts, false)
         .or_else(|| several_nodes(facts))
         .or_else(|| facts.starts_steps.then(|| "the script starts steps with srun, which run outside it".to_string()))
 }
@@ -245,7 +263,7 @@ mod tests {
         let fast = Facts { fabric: Some("mlx5_0".into()), ..steps(&["libmpi.so.40"]) };
         let verbs = Facts { no_criu: None, ..facts(&["libibverbs.so.1"]) };
         let part = Facts { is_part: true, ..criu.clone() };
-        let cases: [Case; 36] = [
+        let cases: [Case; 38] = [
             (none, Facts { fabric: Some("mlx5_0".into()), ..verbs.clone() }, None, "an RDMA device"),
             (none, verbs, Some(Engine::Criu), "nothing else"),
             (none, part.clone(), None, "heterogeneous"),
@@ -278,6 +296,18 @@ mod tests {
             (none, Facts { proven: "scr".into(), ..facts(&[]) }, Some(Engine::Scr), "earlier run"),
             (none, Facts { proven: "dmtcp".into(), ..facts(&[]) }, None, "DMTCP is absent"),
             (none, dmtcp(&["libcuda.so.1"], 1), None, "GPU"),
+            (
+                none,
+                Facts { libraries: dmtcp(&["libcuda.so.1"], 1).libraries, ..criu.clone() },
+                Some(Engine::Criu),
+                "nothing else",
+            ),
+            (
+                none,
+                Facts { old_driver: Some(550), libraries: dmtcp(&["libcuda.so.1"], 1).libraries, ..criu.clone() },
+                None,
+                "driver here is 550",
+            ),
             (
                 none,
                 Facts { hook: true, made_by: Some(Engine::Criu), ..criu.clone() },

@@ -1,7 +1,6 @@
 //! What makes checkpoints and brings programs back from them, each behind `driver::ports::Engine`: [`choice`] says which one a
 //! run gets, and [`equip`] makes it.
 
-pub mod able;
 pub mod app;
 pub mod choice;
 pub mod criu;

@@ -1,6 +1,6 @@
 //! Looks at a program early, before its first checkpoint: what stands in the way of a dump is told while there is time.
 
-use crate::able::{Answer, look};
+use able::{Answer, look};
 use driver::ports::Happening;
 use host::mail::{Post, Tries};
 use host::processes;
@@ -73,7 +73,7 @@ fn lasting(before: &Seen, now: &Seen) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::able::Obstacle;
+    use able::Obstacle;
 
     fn answer(kinds: &[&'static str]) -> Answer {
         let obstacle = |kind: &&'static str| Obstacle {

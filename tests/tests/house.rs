@@ -31,7 +31,6 @@ const LONG_FUNCTIONS: &[(&str, usize)] = &[("store/src/apply.rs change", 111), (
 
 /// Folders that have more files.
 const FULL_FOLDERS: &[(&str, usize)] = &[
-    ("criu/src", 21),
     ("energy/src", 28),
     ("mlog/src", 22),
     ("policy/src", 21),

@@ -5,6 +5,7 @@ mod bench;
 mod bench_simulator;
 mod chaos;
 mod demo_lend;
+mod gpu;
 mod histories;
 mod kills_criu;
 mod kills_lend;
@@ -122,6 +123,21 @@ enum Chore {
     },
     /// The simulator's replay beside a plain Python one.
     BenchSimulator,
+    /// A program on this machine's GPU is dumped, killed and brought back; and whether its output is the same.
+    Gpu {
+        /// The program `joulepoint`; the one that is built, if absent.
+        #[arg(long)]
+        joulepoint: Option<PathBuf>,
+        /// CRIU; the one of `packaging/criu.sh`, if absent.
+        #[arg(long)]
+        criu: Option<PathBuf>,
+        /// Dumps before it is killed.
+        #[arg(long, default_value_t = 2)]
+        dumps: u32,
+        /// A program that writes the same lines each time, and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<String>,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
@@ -141,5 +157,10 @@ fn main() -> anyhow::Result<()> {
         Chore::Task { folder, bytes, seconds } => task::run(&folder, bytes, Duration::from_secs(seconds)),
         Chore::Bench { only } => bench::run(&only),
         Chore::BenchSimulator => bench_simulator::run(),
+        Chore::Gpu { joulepoint, criu, dumps, command } => {
+            let built = |given: Option<PathBuf>, name| given.map_or_else(|| Ok(suite::built()?.join(name)), anyhow::Ok);
+            let (joulepoint, criu) = (built(joulepoint, "joulepoint")?, built(criu, "criu/criu")?);
+            gpu::Trial { joulepoint, criu, dumps, command }.run()
+        }
     }
 }

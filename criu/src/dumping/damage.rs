@@ -19,6 +19,7 @@ const AFTERMATH: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Processes of a program that have run for a while.
+#[derive(Default)]
 pub struct LongRunning(Vec<i32>);
 
 impl LongRunning {

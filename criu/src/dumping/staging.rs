@@ -78,7 +78,7 @@ fn resident_bytes(pid: i32) -> u64 {
 }
 
 /// Free memory of this node and within the limits of our control groups, bytes.
-fn free_bytes() -> u64 {
+pub fn free_bytes() -> u64 {
     let node = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kib(&text, "MemAvailable")).unwrap_or(0) << 10;
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     groups.lines().filter_map(group).flat_map(|(v2, folder)| left_bytes(v2, folder)).fold(node, u64::min)

@@ -3,12 +3,14 @@
 use super::{Ended, Init};
 use crate::dumping::flush::Unpacked;
 use crate::dumping::progress::Progress;
+use crate::dumping::release;
 use crate::files::SHARED_MEMORY;
 use crate::frozen::{self, Frozen};
 use crate::line::Said;
 use crate::relay::{self, Relay};
 use crate::task::UCX;
 use crate::{sandbox, seconds, tool};
+use gpu::Suspended;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
@@ -17,6 +19,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Instant;
 
 /// How often a restore is tried.
@@ -123,7 +126,7 @@ impl Init<'_> {
     }
 
     fn restore_once(&mut self, folder: &Path) -> Result<(), NotBack> {
-        let Frozen { program, last_pid, pipes, local, .. } = frozen::put_back(folder)?;
+        let Frozen { program, last_pid, pipes, local, gpus, .. } = frozen::put_back(folder)?;
         self.temporaries.local = local;
         let mut ends = Vec::new();
         for (i, pipe) in pipes.iter().enumerate() {
@@ -168,7 +171,22 @@ impl Init<'_> {
             });
         }
         // New processes must not take ids of processes still to be restored.
-        Ok(sandbox::set_last_pid(last_pid)?)
+        sandbox::set_last_pid(last_pid)?;
+        gpus.map_or(Ok(()), |gpus| self.give_gpus(gpus))
+    }
+
+    /// Has the driver of this node bring back what a program had on GPUs.
+    fn give_gpus(&mut self, gpus: Suspended) -> Result<(), NotBack> {
+        let work = thread::spawn(move || release::give_again(&gpus));
+        while !work.is_finished() {
+            self.wait().map_err(|e| NotBack::alone(&e.to_string()))?;
+        }
+        let given = work.join().unwrap_or_else(|_| Err(gpu::Error::Refused("the work on them has failed".to_string())));
+        given.map_err(|e| match e {
+            _ if self.is_unwanted => NotBack::alone("it was ended"),
+            gpu::Error::Lost(_) => format!("its GPUs: {e}").into(),
+            gpu::Error::Refused(_) | gpu::Error::Unanswered(_) => NotBack::alone(&format!("its GPUs: {e}")),
+        })
     }
 
     /// Waits until all tasks of the step have put their files back, since they may share some.

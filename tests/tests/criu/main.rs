@@ -463,14 +463,15 @@ fn jobs_of_an_ordinary_user_go_on_after_their_nodes_died_and_end_as_if_undisturb
         "mpirun --oversubscribe -n 4 {} --size 128 --steps 500 --step-ms 20 --report 20",
         place.path("heat").display()
     );
-    let programs = [("threads", threads, 3), ("heat", heat, 0)];
+    let on_gpu = format!("{} 400 /nowhere", place.path("on-gpu").display());
+    let programs = [("threads", threads, 3), ("heat", heat, 0), ("on-gpu", on_gpu, 7)];
     for (name, program, code) in &programs {
         let reference = place.home(&format!("{name}-job-undisturbed"));
         let words: Vec<&str> = program.split(' ').collect();
         assert_eq!(reference.undisturbed(&words), Some(*code), "{}", reference.said());
     }
     let wanted = Wanted {
-        nodes: 3,
+        nodes: 4,
         toml: format!(
             "[criu]\ncommand = {:?}\ncompress = \"zstd\"\n\n{}",
             place.path("criu/criu"),

@@ -1,6 +1,6 @@
 //! Sockets of a set of processes, and whether what is at their other end belongs to the set.
 
-use ::criu::limits::{self, Limit};
+use crate::limits::{self, Limit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -74,21 +74,24 @@ impl Sockets {
         }
     }
 
+    /// Why the TCP connection behind a descriptor stands in the way.
+    pub fn connection(&self, path: &str) -> Option<(Limit, String)> {
+        let Connection { here, there } = self.tcp.get(&inode(path)?)?;
+        let is_inside = self.local.contains(&(*there, *here));
+        match (is_inside, self.in_our_network) {
+            (false, _) => Some((limits::TCP_OUTSIDE, format!("a TCP connection to outside the processes, {there}"))),
+            (true, true) => {
+                Some((limits::TCP_WITHIN, format!("a TCP connection within the job in the node's network, {there}")))
+            }
+            (true, false) => None,
+        }
+    }
+
     /// Why the socket behind a descriptor stands in the way.
     pub fn foreign(&self, path: &str) -> Option<(Limit, String)> {
         let inode = inode(path)?;
-        if let Some(Connection { here, there }) = self.tcp.get(&inode) {
-            let is_inside = self.local.contains(&(*there, *here));
-            return match (is_inside, self.in_our_network) {
-                (false, _) => {
-                    Some((limits::TCP_OUTSIDE, format!("a TCP connection to outside the processes, {there}")))
-                }
-                (true, true) => Some((
-                    limits::TCP_WITHIN,
-                    format!("a TCP connection within the job in the node's network, {there}"),
-                )),
-                (true, false) => None,
-            };
+        if self.tcp.contains_key(&inode) {
+            return self.connection(path);
         }
         if let Some(peer) = self.peers.get(&inode) {
             let found = "a unix socket whose other end is outside the processes".to_string();
@@ -131,7 +134,7 @@ fn address(hex: &str) -> Option<SocketAddr> {
 
 /// Each connected unix socket with its peer, if it has one.
 fn unix_peers() -> BTreeMap<u64, u64> {
-    let pairs = ::criu::peers::pairs().unwrap_or_default();
+    let pairs = crate::peers::pairs().unwrap_or_default();
     pairs.into_iter().filter(|(_, peer)| *peer != 0).map(|(one, peer)| (one.into(), peer.into())).collect()
 }
 

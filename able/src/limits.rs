@@ -15,9 +15,23 @@ const fn limit(kind: &'static str, signs: &'static [&'static str], cure: &'stati
     Limit { kind, signs, cure }
 }
 
-/// A GPU.
-pub const GPU: Limit =
-    limit("gpu", &["nvidia", "/dev/kfd"], "GPUs cannot be dumped by CRIU here; use --ft-energy-engine=app");
+/// A GPU, by other means than NVIDIA's library for programs.
+pub const GPU: Limit = limit(
+    "gpu",
+    &["nvidia", "/dev/kfd"],
+    "only programs on NVIDIA's GPUs that use CUDA can be dumped, and what watches GPUs, such as nvidia-smi, cannot; use \
+     --ft-energy-engine=app",
+);
+/// A GPU whose driver does not let it go.
+pub const GPU_OLD: Limit = limit(
+    "gpu",
+    &[],
+    "NVIDIA's driver saves what programs have on GPUs from version 570 on; use --ft-energy-engine=app",
+);
+/// A GPU in the hands of a process that does not use it.
+pub const GPU_FORKED: Limit = limit("gpu", &[], gpu::owner::FORKED);
+/// A GPU of one of several processes.
+pub const GPU_SEVERAL: Limit = limit("gpu", &[], gpu::owner::SEVERAL);
 /// A device that reads and writes the memory of other nodes.
 pub const RDMA: Limit = limit(
     "rdma",

@@ -3,9 +3,11 @@
 //! What CRIU refuses is its documentation's list of limits; what it does not refuse may still fail for a reason that
 //! only a dump shows.
 
+pub mod limits;
+pub mod peers;
 mod sockets;
 
-use ::criu::limits::{self, Limit};
+use limits::Limit;
 use serde::Serialize;
 use sockets::Sockets;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +54,7 @@ pub struct Answer {
 
 /// Libraries that say what a program does about checkpoints, or what it may open later.
 const LIBRARIES: [Linked; 6] = [
-    Linked { library: "libcuda", means: "it may open a GPU, which cannot be dumped" },
+    Linked { library: "libcuda", means: "it may use a GPU, which NVIDIA's driver saves from version 570 on" },
     Linked { library: "libamdhip64", means: "it may open a GPU, which cannot be dumped" },
     Linked { library: "libibverbs", means: "it may open an RDMA device, which cannot be dumped" },
     Linked {
@@ -85,6 +87,8 @@ pub fn look(root: &Path, pids: &[i32], dumps_removed: bool) -> Answer {
         processes.iter().filter_map(|p| Some((p.pid, p.user_namespace.as_deref()?))).collect();
     let around = Around {
         sockets,
+        driver: gpu::driver::version(root),
+        on_gpus: processes.iter().filter(|p| p.is_on_gpu()).map(|p| p.pid_namespace.clone()).collect(),
         has_terminals: processes.iter().any(|p| p.open.iter().flatten().any(|path| path.ends_with("/ptmx"))),
         namespaces,
         dumps_removed,
@@ -98,9 +102,20 @@ pub fn look(root: &Path, pids: &[i32], dumps_removed: bool) -> Answer {
     answer
 }
 
+/// A TCP connection of these processes that stands in the way, and why; `root` is `/proc`.
+pub fn connection(root: &Path, pids: &[i32]) -> Option<(String, Limit)> {
+    let sockets = Sockets::of(root, pids);
+    let mut all = pids.iter().filter_map(|pid| Process::read(root, *pid)).flat_map(|process| process.open).flatten();
+    all.find_map(|path| sockets.connection(&path)).map(|(limit, found)| (found, limit))
+}
+
 /// What is around one process.
 struct Around<'a> {
     sockets: Sockets,
+    /// First number of the version of NVIDIA's driver, if there is one.
+    driver: Option<u32>,
+    /// The pid namespaces of the processes that use NVIDIA's GPUs: those of one sandbox have the same.
+    on_gpus: Vec<Option<PathBuf>>,
     /// Whether one of the processes holds the other ends of terminals.
     has_terminals: bool,
     /// The user namespaces of the processes.
@@ -138,6 +153,7 @@ struct Process {
     /// Those of them whose file is removed, and whether the mapping is shared.
     removed: BTreeSet<(String, bool)>,
     user_namespace: Option<PathBuf>,
+    pid_namespace: Option<PathBuf>,
     /// Mount points with a file system in user space.
     fuse: Vec<String>,
 }
@@ -166,6 +182,7 @@ impl Process {
             mapped: maps.lines().filter_map(path).collect(),
             removed,
             user_namespace: fs::read_link(folder.join("ns/user")).ok(),
+            pid_namespace: fs::read_link(folder.join("ns/pid")).ok(),
             fuse: fuse(&text("mountinfo")),
         })
     }
@@ -196,6 +213,7 @@ impl Process {
             (!is_shared || !around.dumps_removed)
                 .then(|| (limit.kind, format!("{path}, removed and mapped"), limit.cure))
         }));
+        found.extend(self.gpu(open, around));
         if self.mapped.iter().any(|p| p.starts_with("/SYSV")) {
             let Limit { kind, cure, .. } = limits::SYSV_SHM;
             found.insert((kind, "System V shared memory".to_string(), cure));
@@ -220,6 +238,23 @@ impl Process {
             ));
         }
         found.into_iter().map(|(kind, found, instead)| self.obstacle(kind, found, instead)).collect()
+    }
+
+    /// Why NVIDIA's GPUs of this process stand in the way, if it has any.
+    fn gpu(&self, open: &[String], around: &Around<'_>) -> Option<(&'static str, String, &'static str)> {
+        let device = open.iter().chain(&self.mapped).find(|path| gpu::owner::is_device(Path::new(path)))?;
+        let limit = match around.driver {
+            _ if !self.mapped.iter().any(|path| gpu::owner::is_library(Path::new(path))) => limits::GPU,
+            Some(version) if version < gpu::driver::FIRST_DRIVER => limits::GPU_OLD,
+            _ if !self.is_on_gpu() => limits::GPU_FORKED,
+            _ if around.on_gpus.iter().filter(|of| **of == self.pid_namespace).count() > 1 => limits::GPU_SEVERAL,
+            _ => return None,
+        };
+        Some((limit.kind, device.clone(), limit.cure))
+    }
+
+    fn is_on_gpu(&self) -> bool {
+        self.mapped.iter().any(|path| gpu::owner::is_memory(Path::new(path)))
     }
 
     fn obstacle(&self, kind: &'static str, found: String, instead: &'static str) -> Obstacle {
@@ -252,7 +287,10 @@ fn device(path: &str) -> Option<(&'static str, String, &'static str)> {
     let name = path.strip_suffix(" (deleted)").unwrap_or(path);
     let under = |prefixes: &[&str]| prefixes.iter().any(|p| name.starts_with(p));
     let of = |limit: Limit| Some((limit.kind, path.to_string(), limit.cure));
-    if under(&["/dev/nvidia", "/dev/kfd", "/dev/dri/"]) {
+    if gpu::owner::is_device(Path::new(name)) {
+        return None;
+    }
+    if under(&["/dev/kfd", "/dev/dri/"]) {
         return of(limits::GPU);
     }
     if under(&["/dev/infiniband/", "/dev/hfi1", "/dev/cxi", "/dev/xpmem", "/dev/knem"]) {
@@ -314,7 +352,7 @@ mod tests {
     #[test]
     fn each_obstacle_is_named_with_what_to_use_instead() {
         let fuse = "36 35 0:50 / /mnt/s3 rw - fuse.s3fs s3 rw\n25 1 8:1 / / rw - ext4 /dev/sda rw\n";
-        let cases: [Case; 18] = [
+        let cases: [Case; 20] = [
             (&[], &["/dev/zero (deleted)", "/memfd:x (deleted)", "/dev/shm/x"], "", &[]),
             (&["/dev/zero (deleted)"], &[], "", &[]),
             (&[], &["/dev/shm/sem.x (deleted)"], "", &["mapping"]),
@@ -327,7 +365,9 @@ mod tests {
                 "",
                 &[],
             ),
-            (&["/dev/nvidia0", "/dev/nvidiactl"], &[], "", &["gpu", "gpu"]),
+            (&["/dev/nvidia0", "/dev/nvidiactl"], &[], "", &["gpu"]),
+            (&["/dev/nvidia0"], &["/usr/lib/libcuda.so.580.159.04", "/dev/nvidia-uvm"], "", &[]),
+            (&["/dev/nvidia0"], &["/usr/lib/libcuda.so.580.159.04", "/dev/nvidiactl"], "", &["gpu"]),
             (&["/dev/kfd"], &["/dev/dri/renderD128"], "", &["gpu", "gpu"]),
             (&["/dev/infiniband/uverbs0"], &[], "", &["rdma"]),
             (&["anon_inode:[io_uring]"], &["anon_inode:[io_uring]"], "", &["io_uring"]),
@@ -379,13 +419,26 @@ mod tests {
         let answer = look(dir.path(), &[7], true);
         let found: Vec<_> = answer.obstacles.iter().map(|o| o.found.as_str()).collect();
         assert_eq!(found, ["/opt/lib/libx.so, removed and mapped"], "the semaphore is no obstacle");
-        let criu = dir.path().join("criu");
-        assert!(!::criu::tool::is_patched(&criu));
-        fs::create_dir(dir.path().join("root")).unwrap();
-        for (number, is_enough) in [("1", false), ("2\n", true), ("x", false)] {
-            fs::write(dir.path().join("root/patch"), number).unwrap();
-            assert_eq!(::criu::tool::is_patched(&criu), is_enough, "{number}");
+    }
+
+    #[test]
+    fn of_a_gpu_the_driver_and_who_else_has_one_decide() {
+        let dir = proc(&["/dev/nvidia0"], &["/usr/lib/libcuda.so.1", "/dev/nvidia-uvm"], "", "");
+        let cures = |pids: &[i32]| look(dir.path(), pids, true).obstacles.iter().map(|o| o.instead).collect::<Vec<_>>();
+        assert_eq!(cures(&[7]), Vec::<&str>::new());
+        fs::create_dir_all(dir.path().join("8/fd")).unwrap();
+        for name in ["maps", "status"] {
+            fs::copy(dir.path().join("7").join(name), dir.path().join("8").join(name)).unwrap();
         }
+        symlink("/dev/nvidia1", dir.path().join("8/fd/3")).unwrap();
+        assert_eq!(cures(&[7, 8]), [limits::GPU_SEVERAL.cure; 2]);
+        fs::create_dir_all(dir.path().join("8/ns")).unwrap();
+        symlink("pid:[2]", dir.path().join("8/ns/pid")).unwrap();
+        assert_eq!(cures(&[7, 8]), Vec::<&str>::new(), "each in a sandbox of its own");
+        fs::create_dir_all(dir.path().join("driver/nvidia")).unwrap();
+        fs::write(dir.path().join("driver/nvidia/version"), "NVRM version: NVIDIA Kernel Module  550.127.05\n")
+            .unwrap();
+        assert_eq!(cures(&[7]), [limits::GPU_OLD.cure]);
     }
 
     #[test]

@@ -17,17 +17,26 @@ const DONE: u16 = 3;
 const BY_FAMILY: u16 = 20;
 const PEER: u16 = 2;
 
+/// A program has a connection to a process outside.
+#[derive(Debug, thiserror::Error)]
+pub enum Outside {
+    /// The kernel does not say which unix sockets are connected.
+    #[error("sock_diag: {0}")]
+    Unknown(#[from] io::Error),
+    /// This unix socket.
+    #[error("unix socket {0} leads out of the job, to a daemon, say: it cannot be restored")]
+    Socket(u32),
+}
+
 /// Refuses a tree of processes with a connection to a process outside.
 ///
 /// # Errors
-/// A sentence.
-pub fn refuse_outside(tree: &[i32]) -> Result<(), String> {
+/// By which socket.
+pub fn refuse_outside(tree: &[i32]) -> Result<(), Outside> {
     let ours: BTreeSet<u32> = tree.iter().flat_map(|pid| sockets(*pid)).collect();
-    let pairs = if ours.is_empty() { Vec::new() } else { pairs().map_err(|e| format!("sock_diag: {e}"))? };
+    let pairs = if ours.is_empty() { Vec::new() } else { pairs()? };
     match pairs.iter().find(|(one, peer)| ours.contains(one) && *peer != 0 && !ours.contains(peer)) {
-        Some((one, _)) => {
-            Err(format!("unix socket {one} leads out of the job, to a daemon, say: it cannot be restored"))
-        }
+        Some((one, _)) => Err(Outside::Socket(*one)),
         None => Ok(()),
     }
 }
@@ -239,8 +248,8 @@ mod tests {
         let together = refuse_outside(&[child.id() as i32, std::process::id() as i32]);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(refused.unwrap_err().contains(&one.to_string()));
-        assert!(together.err().is_none_or(|e| !e.contains(&one.to_string())));
+        assert!(matches!(refused, Err(Outside::Socket(found)) if found == one));
+        assert!(!matches!(together, Err(Outside::Socket(found)) if found == one));
     }
     #[test]
     fn who_has_used_semaphores_or_queues_of_system_v_is_refused_and_its_neighbour_is_not() {
