@@ -23,7 +23,7 @@ use steps::cancelled;
 use steps::groups::split::{CPUS, Call, Unsplit};
 use steps::groups::words::{Outputs, SOCKET, Said, Told};
 use steps::script::Steps;
-use steps::slurmd::{self, Lived};
+use steps::slurmd::{self, Outlived};
 use worlds::kinds::World;
 
 /// Longest wait for Slurm to report a step as ended.
@@ -34,15 +34,6 @@ const KILLED: i32 = 128 + libc::SIGKILL;
 
 /// Time between two looks at a step.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// A step that has taken so long may have outlasted a node that is up again: it is looked at twice, s.
-const LONG_S: f64 = 20.0;
-
-/// So soon has a slurmd that takes connections told slurmctld when its node was started.
-const REGISTRATION: Duration = Duration::from_secs(2);
-
-/// Longest wait for a node that says nothing; by then slurmctld has usually set it down.
-const AWAY_LIMIT: Duration = Duration::from_secs(900);
 
 /// The folder that comes first in the script's `PATH`, with a socket and an `srun`.
 pub struct Board {
@@ -507,34 +498,26 @@ fn still_of(steps: Option<&Steps>, nodes: &[String]) -> usize {
 }
 
 /// The nodes of a step that have not outlived it, or whether all of the job is being ended: a group that is taken for done would
-/// leave its result out. Where slurmctld does not answer it is asked again for a while, and a node whose slurmd does not answer is
-/// waited for: either Slurm takes it from the job, or it tells when it was started.
+/// leave its result out. Where slurmctld does not answer it is asked again for a while.
 fn lost_nodes(steps: Option<&Steps>, step: &Running) -> (Vec<String>, bool) {
     let Some(Steps { slurm, job }) = steps else { return (Vec::new(), false) };
-    let until = Instant::now() + AWAY_LIMIT;
-    let mut was_away = now_s() - step.since_s >= LONG_S;
-    loop {
-        let (lost, is_over) = taken_nodes(slurm, *job, &step.nodes);
-        if is_over || !lost.is_empty() {
-            return (lost, is_over);
+    let mut taken = taken_nodes(slurm, *job, &step.nodes);
+    let is_none = |(nodes, is_over): &(Vec<String>, bool)| nodes.is_empty() && !is_over;
+    if !is_none(&taken) {
+        return taken;
+    }
+    let wanted = |pause| {
+        thread::sleep(pause);
+        taken = taken_nodes(slurm, *job, &step.nodes);
+        is_none(&taken)
+    };
+    match slurmd::outlived(slurm, &step.nodes, step.since_s, wanted) {
+        Outlived::Yes => (Vec::new(), false),
+        Outlived::Booted(node) => (vec![node], false),
+        Outlived::NotKnown => {
+            tracing::warn!(?taken, name = step.name, "a step has ended well, and its nodes say nothing");
+            taken
         }
-        let lived = slurmd::lived(slurm, &step.nodes, step.since_s);
-        match &lived {
-            Ok(Lived::Booted(node)) => return (vec![node.clone()], false),
-            Ok(Lived::Yes) if !was_away => return (Vec::new(), false),
-            _ => {}
-        }
-        if Instant::now() > until {
-            tracing::warn!(
-                ?lived,
-                name = step.name,
-                "a step has ended well, and its nodes say nothing; it is believed"
-            );
-            return (Vec::new(), false);
-        }
-        // A slurmd that has just been started has not told slurmctld yet.
-        was_away = !matches!(lived, Ok(Lived::Yes));
-        thread::sleep(REGISTRATION);
     }
 }
 

@@ -186,6 +186,41 @@ fn in_an_ensemble_only_the_group_of_the_dead_node_starts_again() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_group_whose_node_is_up_again_before_anybody_has_missed_it_is_not_done() -> Result<()> {
+    let mut site = site();
+    let script = format!(
+        "srun --mpi=pmix bash -c 'mkdir -p g$FT_ENERGY_GROUP; cd g$FT_ENERGY_GROUP; \
+         exec {} --size 96 --steps 4000 --step-ms 10 --report 0 >>said'",
+        program(&site, "heat")
+    );
+    let more = ["--ft-energy-interval=3s", "--ft-energy-signal=USR1", "--ft-energy-done=g{group}/heat.ckpt"];
+    let (job, folder) = submitted(&site, "up-again", THREE, &more, &script)?;
+    let all_twice = |run: &Value| {
+        let made = run["total"]["checkpoints"].as_u64()?;
+        (made >= 2 * GROUPS as u64).then(|| run.clone())
+    };
+    let run = site.wait_report(job, "two checkpoints of each group", MINUTES, all_twice)?;
+    let victim = node_of(&run, 1).context("a node")?;
+    // srun says 0 of the step as soon as the node answers that it knows nothing of it.
+    site.kill_controller()?;
+    site.cluster.kill_node(&victim)?;
+    std::thread::sleep(Duration::from_secs(8));
+    site.cluster.revive_node(&victim)?;
+    std::thread::sleep(Duration::from_secs(5));
+    site.start_controller()?;
+    report_of_the_end(&site, job)?;
+    let results: Result<Vec<String>> = (0..GROUPS)
+        .map(|group| {
+            fs::read_to_string(folder.join(format!("g{group}/heat.out"))).with_context(|| format!("group {group}"))
+        })
+        .collect();
+    let mut results = results?;
+    results.dedup();
+    ensure!(results.len() == 1, "the results differ: {results:?}");
+    Ok(())
+}
+
 /// Options of coupled groups whose program writes its checkpoints by itself.
 const COUPLED: [&str; 2] = ["--ft-energy-log=disk", "--ft-energy-done={group}.ckpt"];
 
