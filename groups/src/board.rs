@@ -9,7 +9,7 @@ use fencing::Placement;
 use host::mail::{Post, now_s};
 use protocol::Messages;
 use run::Placements;
-use slurm::{JobState, Slurm};
+use slurm::{Job, JobState, Slurm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -508,7 +508,10 @@ fn lost_nodes(steps: Option<&Steps>, step: &Running) -> (Vec<String>, bool) {
     }
     let wanted = |pause| {
         thread::sleep(pause);
-        taken = taken_nodes(slurm, *job, &step.nodes);
+        // Where slurmctld does not answer just now, the next look asks again.
+        if let Ok(Some(known)) = slurm.job(*job) {
+            taken = taken_from(&known, &step.nodes);
+        }
         is_none(&taken)
     };
     match slurmd::outlived(slurm, &step.nodes, step.since_s, wanted) {
@@ -529,13 +532,16 @@ fn taken_nodes(slurm: &Slurm, job: u32, nodes: &[String]) -> (Vec<String>, bool)
         thread::sleep(pause);
         true
     };
-    match slurm.job_in_the_end(job, pause, waits) {
-        None => (Vec::new(), false),
-        Some(job) if !matches!(job.state, JobState::Running | JobState::Suspended) || job.nodes.is_empty() => {
-            (Vec::new(), true)
-        }
-        Some(job) => (nodes.iter().filter(|node| !job.nodes.contains(node)).cloned().collect(), false),
+    let known = slurm.job_in_the_end(job, pause, waits);
+    known.map_or((Vec::new(), false), |job| taken_from(&job, nodes))
+}
+
+/// The same of a job of which Slurm has told this.
+fn taken_from(job: &Job, nodes: &[String]) -> (Vec<String>, bool) {
+    if !matches!(job.state, JobState::Running | JobState::Suspended) || job.nodes.is_empty() {
+        return (Vec::new(), true);
     }
+    (nodes.iter().filter(|node| !job.nodes.contains(node)).cloned().collect(), false)
 }
 
 /// Ends the step of that name, if it is still there, and waits for that; bounded in time.

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 /// A step that has taken less has outlived no boot, s.
 const SHORTEST_BOOT_S: f64 = 3.0;
 
-/// A step that has taken so long may have outlasted a node that is being started: its slurmds are asked, s.
+/// A step that has taken so long may have outlasted a node that is being started: its slurmds are asked, and twice, s.
 const LONG_S: f64 = 20.0;
-
-/// So little is a second look beside a step that has taken so long, s.
-const VERY_LONG_S: f64 = 300.0;
 
 /// So soon has a slurmd that takes connections told slurmctld when its node was started.
 const REGISTRATION: Duration = Duration::from_secs(2);
+
+/// Longest pause between two looks.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// Longest wait for a node that says nothing; by then slurmctld has usually set it down.
 const AWAY_LIMIT: Duration = Duration::from_secs(900);
@@ -56,17 +56,30 @@ pub fn outlived(slurm: &Slurm, nodes: &[String], since_s: f64, mut wanted: impl 
     }
     let until = Instant::now() + AWAY_LIMIT;
     // A slurmd that has just been started may not have told slurmctld yet.
-    let mut is_to_ask_again = lasted_s >= VERY_LONG_S;
+    let (mut is_to_ask_again, mut pause) = (lasted_s >= LONG_S, REGISTRATION);
     loop {
         match lived(slurm, nodes, since_s, lasted_s >= LONG_S) {
             Ok(Lived::Booted(node)) => return Outlived::Booted(node),
             Ok(Lived::Yes) if !is_to_ask_again => return Outlived::Yes,
             Ok(Lived::Yes) => is_to_ask_again = false,
-            Ok(Lived::Silent) | Err(_) => is_to_ask_again = true,
+            Ok(Lived::Silent) => is_to_ask_again = true,
+            Err(e) if may_pass(&e) => is_to_ask_again = true,
+            // A site may show nodes to nobody.
+            Err(_) => return Outlived::Yes,
         }
-        if Instant::now() > until || !wanted(REGISTRATION) {
+        if Instant::now() > until || !wanted(pause) {
             return Outlived::NotKnown;
         }
+        pause = if is_to_ask_again { (pause * 2).min(LONGEST_PAUSE) } else { REGISTRATION };
+    }
+}
+
+/// Whether slurmctld may answer later what it does not answer now.
+fn may_pass(error: &slurm::Error) -> bool {
+    match error {
+        slurm::Error::Refused { text, .. } => !text.contains("denied") && !text.contains("not found"),
+        slurm::Error::TimedOut { .. } | slurm::Error::Postponed => true,
+        _ => false,
     }
 }
 
@@ -97,6 +110,15 @@ pub fn away(slurm: &Slurm, nodes: &[String]) -> Vec<String> {
 pub fn nodes_of_job() -> Vec<String> {
     let nodes = std::env::var("SLURM_JOB_NODELIST").ok().and_then(|list| slurm::expand_nodelist(&list).ok());
     nodes.unwrap_or_default()
+}
+
+/// A node that was started after a step on it began, by slurmctld's word. Of a step that has just begun it is not asked, so
+/// that scripts of many short steps cost slurmctld no more.
+pub fn has_booted(slurm: &Slurm, nodes: &[String], since_s: f64) -> Option<String> {
+    if now_s() - since_s < SHORTEST_BOOT_S {
+        return None;
+    }
+    booted(&slurm.nodes_of(nodes).unwrap_or_default(), since_s).map(str::to_string)
 }
 
 fn booted(nodes: &[Node], since_s: f64) -> Option<&str> {
@@ -156,7 +178,18 @@ mod tests {
         let (before, after) = ("1500000000", "4000000000");
         let ago = |s| now_s() - s;
         says(bin.path(), port, before);
-        assert_eq!(outlived(&slurm, &nodes, ago(30.0), |_| panic!("nothing to wait for")), Outlived::Yes);
+        let mut looks = 0;
+        let mut once_more = |_: Duration| {
+            looks += 1;
+            true
+        };
+        assert_eq!(outlived(&slurm, &nodes, ago(30.0), &mut once_more), Outlived::Yes);
+        assert_eq!(outlived(&slurm, &nodes, ago(10.0), &mut once_more), Outlived::Yes);
+        assert_eq!(looks, 1, "a short step is looked at once");
+        let refusing = bin.path().join("scontrol");
+        fs::write(&refusing, "#!/bin/sh\necho 'slurm_load_node error: Access/permission denied' >&2; exit 1\n")
+            .unwrap();
+        assert_eq!(outlived(&slurm, &nodes, ago(30.0), |_| panic!("nobody will tell")), Outlived::Yes);
         says(bin.path(), port, after);
         assert_eq!(outlived(&slurm, &nodes, ago(30.0), |_| false), Outlived::Booted("n1".into()));
         assert_eq!(outlived(&slurm, &nodes, ago(1.0), |_| false), Outlived::Yes, "it is too short for a boot");

@@ -12,7 +12,7 @@ use crate::passing::Passing;
 use crate::redirects::{Input, LABELS};
 use crate::resized;
 use crate::sandboxes::{self, Placed, Sandboxes};
-use crate::slurmd::{self, Outlived};
+use crate::slurmd;
 use crate::streams::{self, Inode, Streams, distinct, is_pipe, regular};
 use ::criu::line::{Line, Said};
 use host::mail::now_s;
@@ -488,7 +488,7 @@ fn has_other_nodes() -> bool {
 fn doubt_of_end(calls: &Calls, signals: &SignalFd, begun_s: f64, asked: &mut bool) -> io::Result<Option<Duration>> {
     let Some(job) = std::env::var("SLURM_JOB_ID").ok().and_then(|id| id.parse().ok()) else { return Ok(None) };
     let mut trouble = None;
-    let mut wanted = |pause| {
+    let wanted = |pause| {
         match is_asked_to_end(signals, Instant::now() + pause) {
             Ok(is_asked) => *asked = is_asked,
             Err(e) => trouble = Some(e),
@@ -499,22 +499,20 @@ fn doubt_of_end(calls: &Calls, signals: &SignalFd, begun_s: f64, asked: &mut boo
         protocol::say!("joulepoint: slurmctld has to say whether the nodes of this step are still there: {e}");
     };
     let slurm = Slurm::new(None);
-    let known = slurm.job_in_the_end(job, &mut wanted, waits);
+    let known = slurm.job_in_the_end(job, wanted, waits);
     let is_over = known.as_ref().is_some_and(|job| !matches!(job.state, JobState::Running | JobState::Suspended));
-    let since_s = known.and_then(|job| job.start_s).map_or(begun_s, |start_s| start_s.max(begun_s));
-    let outlived = match is_over || calls.is_closed() {
-        true => Outlived::NotKnown,
-        false => slurmd::outlived(&slurm, &slurmd::nodes_of_job(), since_s, wanted),
-    };
-    match (trouble, outlived) {
-        (Some(e), _) => Err(e),
-        (None, Outlived::Yes) => Ok(None),
-        (None, Outlived::NotKnown) => Ok(Some(VERDICT)),
-        (None, Outlived::Booted(node)) => {
-            protocol::say!("joulepoint: {node} has booted while this step ran there: its tasks are gone");
-            Ok(Some(LEASE))
-        }
+    if let Some(e) = trouble {
+        return Err(e);
     }
+    if is_over || calls.is_closed() {
+        return Ok(Some(VERDICT));
+    }
+    let since_s = known.and_then(|job| job.start_s).map_or(begun_s, |start_s| start_s.max(begun_s));
+    let booted = slurmd::has_booted(&slurm, &slurmd::nodes_of_job(), since_s);
+    Ok(booted.map(|node| {
+        protocol::say!("joulepoint: {node} has booted while this step ran there: its tasks are gone");
+        LEASE
+    }))
 }
 
 /// Keeps the script from going on to its next step when a node died: the wrapper hears of it and stops the script.
