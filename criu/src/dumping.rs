@@ -68,6 +68,8 @@ pub struct Dumping {
     has_network: bool,
     /// Why the program cannot go on, if so.
     harm: Option<String>,
+    /// Why it cannot go on although its dump is good, and is brought to disk first.
+    doom: Option<String>,
     /// Where CRIU writes first; absent if it writes to the checkpoint's folder directly.
     stage: Option<Stage>,
     /// Written to by CRIU's hook and by work that has ended, to wake the loop.
@@ -138,6 +140,7 @@ impl Dumping {
             long_running: LongRunning::default(),
             has_network: task.own_network,
             harm: None,
+            doom: None,
             stage: None,
             wake: Pipe::new()?,
             thaw: Pipe::new()?,
@@ -219,13 +222,25 @@ impl Dumping {
     fn regained(&mut self) -> Option<Outcome> {
         // The work tells before it wakes the loop.
         let (told, so_far) = self.regains.take()?;
-        match told.try_recv() {
-            Err(TryRecvError::Empty) => self.regains = Some((told, so_far)),
+        let why = match told.try_recv() {
+            Err(TryRecvError::Empty) => {
+                self.regains = Some((told, so_far));
+                return None;
+            }
             Ok(Ok(())) => return self.settle(so_far).err().map(Err),
-            Ok(Err(e)) => self.harm = Some(format!("its GPUs: {e}")),
-            Err(TryRecvError::Disconnected) => self.harm = Some("its GPUs: the work on a dump has failed".to_string()),
+            Ok(Err(e)) => format!("its GPUs: {e}"),
+            Err(TryRecvError::Disconnected) => "its GPUs: the work on a dump has failed".to_string(),
+        };
+        match self.settle(so_far) {
+            Ok(()) => (self.doom, self.is_to_tell) = (Some(why), false),
+            Err(_) => self.harm = Some(why),
         }
         None
+    }
+
+    /// Why the program cannot go on although its dump is good, if so.
+    pub fn doom(&self) -> Option<&str> {
+        self.doom.as_deref()
     }
 
     /// CRIU's process id; 0 if it has ended.
@@ -245,7 +260,11 @@ impl Dumping {
     /// Handles a wake-up: CRIU has written its images, or a piece of work has ended.
     pub fn woken(&mut self) -> Option<Progress> {
         if let Err(e) = self.wake.read.read(&mut [0; 16]) {
-            return Some(Progress::Over(Err(e.to_string())));
+            if self.released.gpus.is_none() && self.regains.is_none() {
+                return Some(Progress::Over(Err(e.to_string())));
+            }
+            self.harm = Some(format!("its GPUs: {e}"));
+            return None;
         }
         if self.regains.is_some() {
             return self.regained().map(Progress::Over);

@@ -69,6 +69,8 @@ struct Init<'a> {
     /// How the program has ended on another node, if that ends it here.
     ends_as: Option<i32>,
     ended: Option<Ended>,
+    /// Why the program cannot be trusted to go on, if so.
+    harm: Option<String>,
     /// The dump in progress, and who asked for it.
     dumping: Option<(Dumping, Asker)>,
 }
@@ -195,6 +197,7 @@ impl Init<'_> {
             asked: Arc::default(),
             ends_as: None,
             ended: None,
+            harm: None,
             dumping: None,
         })
     }
@@ -226,7 +229,7 @@ impl Init<'_> {
 
     /// Fails if a dump may have damaged the program.
     fn trust(&self) -> Result<(), (String, i32)> {
-        let why = self.dumping.as_ref().and_then(|(d, _)| d.has_harmed());
+        let why = self.harm.clone().or_else(|| self.dumping.as_ref()?.0.has_harmed());
         why.map_or(Ok(()), |why| Err((format!("{why}; all of it goes back to its last checkpoint"), EXIT_KILLED)))
     }
 

@@ -112,7 +112,7 @@ pub struct Released {
 /// Gives GPUs back to a program of this run that stays.
 ///
 /// # Errors
-/// The program cannot go on.
+/// The program cannot go on. What was dumped of it can be restored where there is room on GPUs.
 pub fn give_back(run: &Path, suspended: &Suspended) -> Result<(), gpu::Error> {
     let until = Instant::now() + TRIES_LIMIT;
     loop {
