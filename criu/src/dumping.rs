@@ -68,8 +68,8 @@ pub struct Dumping {
     has_network: bool,
     /// Why the program cannot go on, if so.
     harm: Option<String>,
-    /// Why it cannot go on although its dump is good, and is brought to disk first.
-    doom: Option<String>,
+    /// Why it cannot go on as soon as its dump, which is good, is on disk.
+    late_harm: Option<String>,
     /// Where CRIU writes first; absent if it writes to the checkpoint's folder directly.
     stage: Option<Stage>,
     /// Written to by CRIU's hook and by work that has ended, to wake the loop.
@@ -140,7 +140,7 @@ impl Dumping {
             long_running: LongRunning::default(),
             has_network: task.own_network,
             harm: None,
-            doom: None,
+            late_harm: None,
             stage: None,
             wake: Pipe::new()?,
             thaw: Pipe::new()?,
@@ -232,15 +232,15 @@ impl Dumping {
             Err(TryRecvError::Disconnected) => "its GPUs: the work on a dump has failed".to_string(),
         };
         match self.settle(so_far) {
-            Ok(()) => (self.doom, self.is_to_tell) = (Some(why), false),
+            Ok(()) => (self.late_harm, self.is_to_tell) = (Some(why), false),
             Err(_) => self.harm = Some(why),
         }
         None
     }
 
-    /// Why the program cannot go on although its dump is good, if so.
-    pub fn doom(&self) -> Option<&str> {
-        self.doom.as_deref()
+    /// Why the program cannot go on as soon as its dump, which is good, is on disk; if so.
+    pub fn late_harm(&self) -> Option<&str> {
+        self.late_harm.as_deref()
     }
 
     /// CRIU's process id; 0 if it has ended.

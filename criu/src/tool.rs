@@ -104,12 +104,12 @@ pub fn restore(task: &Task, folder: &Path, pipes: &[(u64, OwnedFd)]) -> Command 
 
 fn base(task: &Task, verb: &str, folder: &Path, log: &str) -> Command {
     let mut command = Command::new(&task.criu);
-    // A site's plugin for NVIDIA's GPUs needs root, and what it does is done before.
     command
         .args([verb, "--unprivileged", "--manage-cgroups=ignore", "--file-locks"])
         // Without --ext-unix-sk, which would dump sockets that cannot be restored.
         .args(["--network-lock", "skip", "-v1", "--images-dir"])
         .arg(folder.join(IMAGES))
+        // A folder without plugins: the one for NVIDIA's GPUs needs root, and what it does is done by us.
         .arg("--libdir")
         .arg(folder.join(IMAGES))
         .args(["--log-file", log])

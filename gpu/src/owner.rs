@@ -37,17 +37,16 @@ fn mapped(root: &Path, pid: i32) -> Option<PathBuf> {
 /// # Errors
 /// Several do, or a process holds a GPU by other means.
 pub(crate) fn find(driver: &Driver, root: &Path, pids: &[i32]) -> Result<Option<i32>, Trouble> {
-    let mut found: Option<(i32, i32)> = None;
+    let mut owner: Option<i32> = None;
     for pid in pids.iter().filter(|pid| device(root, **pid).is_some() && mapped(root, **pid).is_some()) {
         // A forked process has the thread of the one that it came from.
         let own = driver.thread(*pid)?.filter(|thread| root.join(format!("{pid}/task/{thread}")).exists());
-        match (own, found) {
-            (Some(_), Some((other, _))) => return Err(Trouble::Several(other, *pid)),
-            (Some(thread), None) => found = Some((*pid, thread)),
+        match (own, owner) {
+            (Some(_), Some(other)) => return Err(Trouble::Several(other, *pid)),
+            (Some(_), None) => owner = Some(*pid),
             (None, _) => {}
         }
     }
-    let owner = found.map(|(pid, _)| pid);
     match pids.iter().filter(|pid| Some(**pid) != owner).find_map(|pid| Some((*pid, device(root, *pid)?))) {
         Some((pid, path)) => Err(Trouble::Holds(pid, path)),
         None => Ok(owner),

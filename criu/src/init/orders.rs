@@ -166,7 +166,7 @@ impl Init<'_> {
         let Some((dumping, asker)) = self.dumping.take() else { return };
         let again = outcome.as_ref().err().and_then(|_| dumping.without_memory());
         let again = again.filter(|_| matches!(asker, Asker::Socket(_)) || !dumping.was_frozen());
-        self.harm = dumping.doom().map(str::to_string);
+        self.harm = dumping.late_harm().map(str::to_string);
         drop(dumping);
         if let Some(ask) = again {
             match Dumping::begin(self.task, self.program, ask) {
