@@ -150,58 +150,57 @@ fn nothing_is_left_of_relays(site: &Site, run: &Value) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn in_an_ensemble_only_the_group_of_the_dead_node_starts_again() -> Result<()> {
-    let mut site = site();
+/// A job of three groups that need no other, as soon as each has two checkpoints: with its folder, and the node of group 1.
+fn ensemble(site: &Site, name: &str, steps: u32) -> Result<(u32, PathBuf, String)> {
     let script = format!(
         "srun --mpi=pmix bash -c 'mkdir -p g$FT_ENERGY_GROUP; cd g$FT_ENERGY_GROUP; \
          echo rank $SLURM_PROCID of $SLURM_NTASKS on $SLURM_JOB_NODELIST >>said; \
-         exec {} --size 96 --steps 1500 --step-ms 10 --report 0 >>said'",
-        program(&site, "heat")
+         exec {} --size 96 --steps {steps} --step-ms 10 --report 0 >>said'",
+        program(site, "heat")
     );
     let more = ["--ft-energy-interval=3s", "--ft-energy-signal=USR1", "--ft-energy-done=g{group}/heat.ckpt"];
-    let (job, folder) = submitted(&site, "ensemble", THREE, &more, &script)?;
+    let (job, folder) = submitted(site, name, THREE, &more, &script)?;
     let all_twice = |run: &Value| {
         let made = run["total"]["checkpoints"].as_u64()?;
         (made >= 2 * GROUPS as u64).then(|| run.clone())
     };
     let run = site.wait_report(job, "two checkpoints of each group", MINUTES, all_twice)?;
-    let victim = node_of(&run, 1).context("a node")?;
-    site.cluster.kill_node(&victim)?;
-    let run = report_of_the_end(&site, job)?;
-    site.cluster.revive_node(&victim)?;
-    ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
-    ensure!(run["total"]["failures"] == 1, "{run:#}");
-    ensure!(run["total"]["recomputed_j"].as_f64() > Some(0.0), "no lost work: {run:#}");
-    let mut results = Vec::new();
-    for group in 0..GROUPS {
-        let said = fs::read_to_string(folder.join(format!("g{group}/said")))?;
-        let resumed = said.matches("resumed step=").count();
-        ensure!(resumed == usize::from(group == 1), "group {group} started again {resumed} times:\n{said}");
-        ensure!(said.contains(&format!("rank {group} of {GROUPS} on ")), "{said}");
-        results.push(fs::read_to_string(folder.join(format!("g{group}/heat.out")))?);
-    }
+    Ok((job, folder, node_of(&run, 1).context("a node")?))
+}
+
+/// All groups have written the same.
+fn all_groups_agree(folder: &Path) -> Result<()> {
+    let result =
+        |group| fs::read_to_string(folder.join(format!("g{group}/heat.out"))).with_context(|| format!("group {group}"));
+    let mut results = (0..GROUPS).map(result).collect::<Result<Vec<String>>>()?;
     results.dedup();
     ensure!(results.len() == 1, "the results differ: {results:?}");
     Ok(())
 }
 
 #[test]
+fn in_an_ensemble_only_the_group_of_the_dead_node_starts_again() -> Result<()> {
+    let mut site = site();
+    let (job, folder, victim) = ensemble(&site, "ensemble", 1500)?;
+    site.cluster.kill_node(&victim)?;
+    let run = report_of_the_end(&site, job)?;
+    site.cluster.revive_node(&victim)?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(1), "it went through the queue: {run:#}");
+    ensure!(run["total"]["failures"] == 1, "{run:#}");
+    ensure!(run["total"]["recomputed_j"].as_f64() > Some(0.0), "no lost work: {run:#}");
+    for group in 0..GROUPS {
+        let said = fs::read_to_string(folder.join(format!("g{group}/said")))?;
+        let resumed = said.matches("resumed step=").count();
+        ensure!(resumed == usize::from(group == 1), "group {group} started again {resumed} times:\n{said}");
+        ensure!(said.contains(&format!("rank {group} of {GROUPS} on ")), "{said}");
+    }
+    all_groups_agree(&folder)
+}
+
+#[test]
 fn a_group_whose_node_is_up_again_before_anybody_has_missed_it_is_not_done() -> Result<()> {
     let mut site = site();
-    let script = format!(
-        "srun --mpi=pmix bash -c 'mkdir -p g$FT_ENERGY_GROUP; cd g$FT_ENERGY_GROUP; \
-         exec {} --size 96 --steps 4000 --step-ms 10 --report 0 >>said'",
-        program(&site, "heat")
-    );
-    let more = ["--ft-energy-interval=3s", "--ft-energy-signal=USR1", "--ft-energy-done=g{group}/heat.ckpt"];
-    let (job, folder) = submitted(&site, "up-again", THREE, &more, &script)?;
-    let all_twice = |run: &Value| {
-        let made = run["total"]["checkpoints"].as_u64()?;
-        (made >= 2 * GROUPS as u64).then(|| run.clone())
-    };
-    let run = site.wait_report(job, "two checkpoints of each group", MINUTES, all_twice)?;
-    let victim = node_of(&run, 1).context("a node")?;
+    let (job, folder, victim) = ensemble(&site, "up-again", 4000)?;
     // srun says 0 of the step as soon as the node answers that it knows nothing of it.
     site.kill_controller()?;
     site.cluster.kill_node(&victim)?;
@@ -210,15 +209,7 @@ fn a_group_whose_node_is_up_again_before_anybody_has_missed_it_is_not_done() -> 
     std::thread::sleep(Duration::from_secs(5));
     site.start_controller()?;
     report_of_the_end(&site, job)?;
-    let results: Result<Vec<String>> = (0..GROUPS)
-        .map(|group| {
-            fs::read_to_string(folder.join(format!("g{group}/heat.out"))).with_context(|| format!("group {group}"))
-        })
-        .collect();
-    let mut results = results?;
-    results.dedup();
-    ensure!(results.len() == 1, "the results differ: {results:?}");
-    Ok(())
+    all_groups_agree(&folder)
 }
 
 /// Options of coupled groups whose program writes its checkpoints by itself.
