@@ -3,6 +3,7 @@
 
 use crate::dumping::flush;
 use crate::files::{COMMON, InHand, SHARED_MEMORY};
+use crate::patiently::{is_there, patiently};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
 use crate::{backup, files, leftovers, sandbox};
@@ -173,7 +174,7 @@ pub fn save(
 /// A sentence naming the file.
 pub fn read(from: &Path) -> Result<Frozen, String> {
     let record = from.join(RECORD);
-    let read = flush::read(&record).and_then(|text| Ok(serde_json::from_slice(&text)?));
+    let read = patiently(|| flush::read(&record)).and_then(|text| Ok(serde_json::from_slice(&text)?));
     read.map_err(|e| format!("{}: {e}", record.display()))
 }
 
@@ -185,7 +186,8 @@ pub fn put_back(from: &Path) -> Result<Frozen, String> {
     let frozen = read(from)?;
     // First the folders: open files may lie in them.
     let local = from.join(LOCAL);
-    if local.exists()
+    let unseen = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
+    if is_there(&local).map_err(|e| unseen(&local, e))?
         && let Err(reason) = leftovers::put_back(&local)
     {
         // Not fatal: the program may not need them, and the checkpoint stays valid.
@@ -193,9 +195,9 @@ pub fn put_back(from: &Path) -> Result<Frozen, String> {
     }
     for name in ["shm.tar", "tmp.tar", OPEN] {
         let path = from.join(name);
-        if path.exists() {
+        if is_there(&path).map_err(|e| unseen(&path, e))? {
             let others = if name == OPEN { backup::keep_changed(&path) } else { Ok(()) };
-            others.and_then(|()| unpack(&path)).map_err(|e| format!("{}: {e}", path.display()))?;
+            others.and_then(|()| unpack(&path)).map_err(|e| unseen(&path, e))?;
         }
     }
     frozen.written.iter().try_for_each(go_back)?;
@@ -277,13 +279,19 @@ fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
 /// Adds one file at its present length. Other programs may work on it: what they cut off meanwhile becomes zeros. A
 /// file that cannot be opened belongs to another job, or is being removed.
 fn append_padded(tar: &mut Archive, path: &Path) -> io::Result<()> {
-    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+    let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+    let metadata = match fs::symlink_metadata(path) {
+        Err(e) if gone(&e) => return Ok(()),
+        found => found?,
+    };
     if !metadata.is_file() {
-        let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
         return append(tar, path).or_else(|e| if gone(&e) { Ok(()) } else { Err(e) });
     }
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
-    let Ok(file) = opened else { return Ok(()) };
+    let file = match opened {
+        Err(e) if gone(&e) || e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+        opened => opened?,
+    };
     let metadata = file.metadata()?;
     let mut header = tar::Header::new_gnu();
     header.set_metadata(&metadata);

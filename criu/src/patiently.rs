@@ -1,7 +1,9 @@
 //! Tries again what fails because of the storage: for a minute, before a program begins.
 
 use nix::errno::Errno;
+use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// For how long it is tried.
@@ -19,6 +21,18 @@ const PASSING: [Errno; 6] = [Errno::EIO, Errno::ESTALE, Errno::EACCES, Errno::EN
 /// The last error.
 pub fn patiently<T>(act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for_so_long(LIMIT, PAUSE, act)
+}
+
+/// Whether a path exists: what cannot be looked at is not absent.
+///
+/// # Errors
+/// As [`patiently`].
+pub fn is_there(path: &Path) -> io::Result<bool> {
+    match patiently(|| fs::symlink_metadata(path)) {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 fn for_so_long<T>(limit: Duration, pause: Duration, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {

@@ -8,7 +8,7 @@ use driver::ports::{Engine, Happening, Saved, Unprepared};
 use host::mail::{Post, Tries};
 use host::tool;
 use protocol::{Manifest, ManifestFile};
-use run::{Checkpoints, survey};
+use run::{Checkpoints, Patience, storage, survey};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -159,8 +159,8 @@ fn refuse_steps(tree: &Tree) -> Result<(), String> {
 
 /// The images that lie in a folder.
 fn images(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let paths = entries.flatten().map(|e| e.path());
+    let names = storage::names(folder, Patience::SHORT).map_err(|e| e.to_string())?;
+    let paths = names.iter().map(|name| folder.join(name));
     Ok(paths.filter(|p| p.extension().is_some_and(|e| e == "dmtcp")).collect())
 }
 

@@ -4,9 +4,8 @@ use crate::run_folder::expand;
 use config::Site;
 use options::Settings;
 use run::line::Claim;
+use run::{Patience, storage};
 use slurm::Slurm;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use steps::resized::Layout;
 
@@ -113,27 +112,17 @@ impl Identity {
     /// driver that was killed, take up the newest run of their id.
     ///
     /// # Errors
-    /// What the file system says.
-    pub fn run_name(&self, runs: &Path, killed_before: bool) -> io::Result<(String, bool)> {
+    /// What the file system says for as long as it is tried: then nobody knows whether there is one.
+    pub fn run_name(&self, runs: &Path, killed_before: bool) -> run::Result<(String, bool)> {
         let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' };
         let local = || self.job_name.chars().take(64).map(plain).collect::<String>();
         let id = self.job.map_or_else(|| format!("local-{}", local()), |j| j.to_string());
         let folder = runs.join(&self.cluster);
         let asked = self.job.is_none() && std::env::var_os(RESUME).is_some();
         if self.restart_count > 0 || killed_before || asked {
-            let mut earlier: Vec<(u64, String)> = Vec::new();
-            match fs::read_dir(&folder) {
-                Ok(entries) => {
-                    for name in entries.flatten().filter_map(|e| e.file_name().into_string().ok()) {
-                        if let Some(at) = name.strip_prefix(&format!("{id}.")).and_then(|t| t.parse().ok()) {
-                            earlier.push((at, name));
-                        }
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(e),
-            }
-            if let Some((_, newest)) = earlier.into_iter().max() {
+            let names = storage::names(&folder, Patience::LONG)?.into_iter().filter_map(|name| name.into_string().ok());
+            let begun = |name: &String| name.strip_prefix(&format!("{id}."))?.parse::<u64>().ok();
+            if let Some((_, newest)) = names.filter_map(|name| Some((begun(&name)?, name))).max() {
                 return Ok((newest, true));
             }
         }
@@ -144,6 +133,7 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_requeued_job_takes_up_its_newest_run_and_a_new_job_does_not() {
@@ -158,5 +148,20 @@ mod tests {
         assert_eq!(requeued.run_name(dir.path(), false).unwrap().0, "7.200");
         let other = Identity { job: Some(8), restart_count: 1, ..me };
         assert!(!other.run_name(dir.path(), false).unwrap().1);
+    }
+    #[test]
+    fn a_listing_that_fails_hides_no_earlier_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = faultfs::FaultFs::new(faultfs::Settings::default());
+        let Ok(_mounted) = storage.mount(dir.path()) else {
+            println!("skipped: no file system can be mounted here");
+            return;
+        };
+        fs::create_dir_all(dir.path().join("c/7.100")).unwrap();
+        let me = Identity { job: Some(7), cluster: "c".into(), ..Identity::default() };
+        for op in ["opendir", "readdir"] {
+            storage.obey(&format!("fault error=ESTALE op={op} times=2").parse().unwrap()).unwrap();
+            assert_eq!(me.run_name(dir.path(), true).unwrap(), ("7.100".to_string(), true), "{op}");
+        }
     }
 }

@@ -125,8 +125,8 @@ impl<'a> Run<'a> {
         let signals = become_driver()?;
         let slurm = Arc::new(Slurm::new(site.slurm_bin.clone()));
         let runs = me.runs_folder(settings, site);
-        let (run, found) = me.run_name(&runs, attempt > 0)?;
-        if me.restart_count > 0 && !found {
+        let (run, found) = me.run_name(&runs, attempt > 0).map_err(io::Error::other)?;
+        if (me.restart_count > 0 || attempt > 0) && !found {
             protocol::say!(
                 "joulepoint: nothing of an earlier start of this job is in {}; it begins anew",
                 runs.display()

@@ -2,6 +2,7 @@
 //! checkpoint has, if that is wanted.
 
 use super::staging::Stage;
+use crate::patiently::patiently;
 use crate::task::Task;
 use increments::{Increments, LEVEL, Stop};
 use std::fs::{self, DirBuilder, File};
@@ -65,7 +66,8 @@ impl Unpacked {
     /// What the file system says, or what is wrong with the checkpoint.
     pub fn of(folder: &Path, task: &Task) -> Result<Unpacked, Failed> {
         let named = Failed::at(folder);
-        let has_endings = fs::read_dir(folder).is_ok_and(|mut all| all.any(|e| e.is_ok_and(|e| has_ending(&e.path()))));
+        let list = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
+        let has_endings = patiently(list).map_err(Failed::at(folder))?.iter().any(|path| has_ending(path));
         let bytes = increments::rebuilt_bytes(folder).map_err(named)?;
         if !has_endings && bytes == 0 {
             return Ok(Unpacked { path: folder.to_path_buf(), is_made: false, _stage: None });
@@ -134,8 +136,8 @@ fn unpack(folder: &Path, to: &Path) -> Result<(), Failed> {
 /// What the file system says.
 pub fn read(file: &Path) -> io::Result<Vec<u8>> {
     match File::open(add_ending(file)) {
-        Ok(packed) => zstd::decode_all(packed),
-        Err(_) => fs::read(file),
+        Err(e) if e.kind() == ErrorKind::NotFound => fs::read(file),
+        packed => zstd::decode_all(packed?),
     }
 }
 
