@@ -1,5 +1,7 @@
 //! Reads what the kernel's files say of one process, whatever its name holds.
 
+pub(crate) mod environ;
+
 /// What we need of one process.
 #[derive(Clone, Copy)]
 pub(crate) struct Process {

@@ -7,14 +7,10 @@ use energy::{JobCpu, Processes, StepCpu};
 use protocol::Incarnation;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// An environment longer than this is searched only so far, bytes.
-const ENVIRON_LIMIT: u64 = 2 << 20;
 
 /// Set by the wrapper for all that it starts.
 const MARK: &[u8] = b"JOULEPOINT_RUN=";
@@ -93,19 +89,13 @@ impl Lives {
 
     /// The restart count in a process's environment, and whether a wrapper of ours started it; none if it is not the job's.
     fn told(&self, pid: i32, job: u32) -> Option<(u32, bool)> {
-        let (environ, wanted) = (self.environ(pid), format!("SLURM_JOB_ID={job}"));
+        let environ = energy::environ(&self.proc_root.join(pid.to_string()))?;
+        let wanted = format!("SLURM_JOB_ID={job}");
         let entries = || environ.split(|b| *b == 0);
         entries().find(|entry| *entry == wanted.as_bytes())?;
         let count = entries().find_map(|entry| entry.strip_prefix(b"SLURM_RESTART_COUNT="));
         let count = count.and_then(|c| std::str::from_utf8(c).ok()?.parse().ok()).unwrap_or(0);
         Some((count, entries().any(|entry| entry.starts_with(MARK))))
-    }
-
-    fn environ(&self, pid: i32) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let path = self.proc_root.join(pid.to_string()).join("environ");
-        let read = std::fs::File::open(path).and_then(|f| f.take(ENVIRON_LIMIT).read_to_end(&mut bytes));
-        if read.is_ok() { bytes } else { Vec::new() }
     }
 
     /// Processes of a job's lives up to one; those of steps that do not tell their life only if `unknown` ones count.

@@ -35,7 +35,7 @@ pub fn all(conf: &Path, word: &str) -> Vec<Found> {
     let mut found: Vec<Found> = pids
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid| {
-            let environment = read(*pid, "environ");
+            let environment = environment(*pid);
             let has = |word: &str| environment.split('\0').any(|w| w == word);
             has(&ours) && has(word)
         })
@@ -86,7 +86,7 @@ fn kind_of(found: &Found) -> Option<Process> {
     match program {
         // A driver is started as /proc/self/exe.
         "joulepoint" | "exe" => match verb {
-            "wrap" if read(found.pid, "environ").contains("JOULEPOINT_DRIVER_ATTEMPT=") => Some(Process::Driver),
+            "wrap" if environment(found.pid).contains("JOULEPOINT_DRIVER_ATTEMPT=") => Some(Process::Driver),
             "wrap" => Some(Process::Supervisor),
             "warden" => Some(Process::Warden),
             _ => Some(Process::StandIn),
@@ -103,6 +103,12 @@ fn kind_of(found: &Found) -> Option<Process> {
 /// Whether it runs our program under another name.
 fn is_ours(pid: i32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("joulepoint"))
+}
+
+/// None of a process that holds the lock of its memory while its storage hangs.
+fn environment(pid: i32) -> String {
+    let bytes = energy::environ(Path::new(&format!("/proc/{pid}")));
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
 fn read(pid: i32, what: &str) -> String {
