@@ -4,7 +4,7 @@ use super::history::{Daemon, Fault, Order, Process, Storage};
 use super::jobs::Job;
 use super::table::Ended;
 use crate::Site;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use protocol::{Event, Record};
 use run::Patience;
 use run::checkpoint::{self, State};
@@ -67,15 +67,24 @@ fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
     });
     // Slurm hears of no end of a script whose slurmstepd was killed, and so waits for the time limit.
     let is_unheard = faults.contains(&Fault::Kill(Process::Slurmstepd)) && slurm == "TIMEOUT" && told == "completed";
+    let is_killed = |fault: &Fault| matches!(fault, Fault::Kill(Process::Program | Process::StandIn));
+    let has_told_of_a_kill = faults.iter().any(is_killed) && job.script_told_of_a_kill();
     if is_unheard && job.said().iter().any(|line| line.contains("Slurm will not hear of it")) {
-        job.check_result(site, woken_lines(faults))?;
+        if !has_told_of_a_kill {
+            job.check_result(site, woken_lines(faults))?;
+        }
         return Ok(Ended::Honest("completed, and Slurm, which did not hear of it, says timeout".into()));
+    }
+    // What cannot be told to its node goes on, and may come to its end before.
+    let is_untold = faults.contains(&Fault::Order(Order::Scancel)) && faults.iter().any(is_unreachable);
+    if is_untold && slurm == "CANCELLED" && told == "completed" {
+        job.check_result(site, woken_lines(faults))?;
+        return Ok(Ended::Honest("completed before its node heard that it was cancelled".into()));
     }
     if agreed.is_err() {
         anyhow::bail!("Slurm says {slurm}, the report {told}: {:?}", job.said());
     }
-    let is_killed = |fault: &Fault| matches!(fault, Fault::Kill(Process::Program | Process::StandIn));
-    if faults.iter().any(is_killed) && slurm == "COMPLETED" && job.script_told_of_a_kill() {
+    if has_told_of_a_kill && slurm == "COMPLETED" {
         return Ok(Ended::Honest("its script tells of the kill, as it would without us".into()));
     }
     if slurm == "COMPLETED" {
@@ -183,7 +192,10 @@ pub fn records(site: &Site, run: &Path, dies_at_end: bool) -> Result<Vec<Record>
         let stored = stored(site, &name)?;
         let same = |(record, stored): (&Record, &Record)| record == stored;
         let first = history.records.iter().zip(&stored).position(|pair| !same(pair));
-        ensure!(first.is_none(), "record {} of {name} differs in the store", first.unwrap_or(0) + 1);
+        if let Some(at) = first {
+            let (written, stored) = (&history.records[at], &stored[at]);
+            bail!("record {} of {name} differs in the store: {stored:?} instead of {written:?}", at + 1);
+        }
         let (written, stored) = (history.records.len(), stored.len());
         ensure!(stored <= written, "{stored} records of {name} are stored, {written} written");
         if stored < written && !(dies_at_end && stored + LAST_RECORDS >= written) {
