@@ -301,7 +301,9 @@ impl WardenArgs {
         });
         let member = call.map(|call| criu::line::Member { call, rank, tasks, node, step, ranks });
         let stdin = stdin.map(|file| (file, stdin_at));
-        criu::task::Task { criu, run, member, placement, restore, limit_s, own_network, world, stdin, labels, command }
+        let task =
+            criu::task::Task { criu, run, member, placement, restore, limit_s, own_network, ..Default::default() };
+        criu::task::Task { world, stdin, labels, command, ..task }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::line::{LIMIT, Line, Said};
 use crate::patiently::patiently;
 use crate::relay::{self, Relay};
 use crate::sandbox;
+use crate::supervisor::without_sandbox;
 use crate::task::{Ended, Task};
 use crate::world::{ABORT_LIMIT, World};
 use crate::{EXIT_KILLED, NOT_RESTORED, client};
@@ -82,15 +83,21 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
         protocol::say!("joulepoint: {reason}");
         Ended::Code(code)
     };
-    let mut init = match Init::open(task, line, tmp, signals) {
-        Ok(init) => init,
-        Err(reason) => return told(reason, 126),
+    let mut init = match Init::open(task, line.is_some(), tmp, signals) {
+        Ok(init) => Init { line, ..init },
+        Err(reason) => return without_sandbox(task, line, &reason),
     };
     // After waiting for storage, another placement may have taken over.
     if task.placement.as_ref().is_some_and(Placement::is_over) {
         return told(SUPERSEDED.to_string(), EXIT_KILLED);
     }
     task.placement.clone().into_iter().for_each(|placement| end_with(placement, teller.clone(), init.asked.clone()));
+    if task.restore.is_none()
+        && let Err((reason, code)) = init.start()
+    {
+        let _ = without_sandbox(task, init.line, &reason);
+        return Ended::Code(code);
+    }
     let begun = match &task.restore {
         Some(folder) => init.restore(folder).map_err(|NotBack { reason, of_checkpoint }| {
             // Without a mark it is tried as often as a crash.
@@ -99,7 +106,7 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
             }
             (format!("{} could not be restored: {reason}", folder.display()), EXIT_KILLED)
         }),
-        None => init.start(),
+        None => Ok(()),
     };
     match begun.and_then(|()| init.follow()) {
         Ok(ended) => {
@@ -154,7 +161,8 @@ fn blame(task: &Task, folder: &Path, reason: &str) -> bool {
 }
 
 impl Init<'_> {
-    fn open<'a>(task: &'a Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet) -> Result<Init<'a>, String> {
+    /// All but the line, if it has one.
+    fn open<'a>(task: &'a Task, has_line: bool, tmp: Option<&Path>, signals: &SigSet) -> Result<Init<'a>, String> {
         // The sandbox ends with its supervisor.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
         sandbox::furnish()?;
@@ -163,7 +171,7 @@ impl Init<'_> {
         }
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let mut relays = relay::standard().map_err(|e| e.to_string())?;
-        if line.is_some() {
+        if has_line {
             relays.iter_mut().for_each(|relay| relay.by_lines(Vec::new()));
         }
         if let Some(member) = task.member.as_ref().filter(|_| task.labels) {
@@ -172,15 +180,15 @@ impl Init<'_> {
         Ok(Init {
             task,
             signals: SignalFd::with_flags(signals, flags).map_err(|e| e.to_string())?,
-            listener: match line {
-                Some(_) => None,
-                None => {
+            listener: match has_line {
+                true => None,
+                false => {
                     Some(patiently(|| client::listen(&task.run)).map_err(|e| format!("{}: {e}", task.run.display()))?)
                 }
             },
-            may_restore: line.is_none(),
+            may_restore: !has_line,
             is_unwanted: false,
-            line,
+            line: None,
             relays,
             temporaries: Temporaries {
                 own: tmp.map(PathBuf::from).or_else(|| std::env::var_os("TMPDIR").map(PathBuf::from)),

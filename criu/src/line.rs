@@ -7,7 +7,7 @@
 
 use crate::client::Ask;
 use mlog::proof::{DIALER, LISTENER, PROOF_BYTES, PROOF_LIMIT, SECRET_BYTES, Token, Words, random};
-use nix::sys::socket::{MsgFlags, recv};
+use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -159,6 +159,9 @@ pub enum Said {
     Ending,
     /// Of a step: a signal has killed its `srun`. Slurm ends the tasks then as if their owner had cancelled the step.
     Killed,
+    /// Of a step: its `srun` says that all has gone well, as it does of a task that died with its node, too. The driver says the
+    /// same as soon as all tasks have told it how they ended.
+    EndedWell,
     /// The program could not be restored, and its checkpoint has a mark for that.
     NotRestored,
 }
@@ -232,6 +235,7 @@ fn introduced(address: &str, secret: &Token, hello: &Hello) -> io::Result<Option
 pub fn answer(mut stream: TcpStream, secret: &Token) -> io::Result<(Hello, Line)> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(LIMIT))?;
+    notice_boot(&stream)?;
     let until = Instant::now() + PROOF_LIMIT;
     let theirs = take::<SECRET_BYTES>(&mut stream, until)?;
     let mine = random().map_err(io::Error::other)?;
@@ -249,6 +253,15 @@ pub fn answer(mut stream: TcpStream, secret: &Token) -> io::Result<(Hello, Line)
     let hello = serde_json::from_str(&text)?;
     stream.set_read_timeout(None)?;
     Ok((hello, Line { stream, read: Vec::new() }))
+}
+
+/// A host that has lost its power closes no connection: it is asked now and then, and says once it is up again that it knows
+/// none. One that cannot be reached for half an hour loses nothing.
+fn notice_boot(stream: &TcpStream) -> io::Result<()> {
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &10)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &15)?;
+    Ok(setsockopt(stream, sockopt::TcpKeepCount, &120)?)
 }
 
 fn connect(address: &str) -> io::Result<TcpStream> {

@@ -2,10 +2,11 @@
 
 use crate::files::COMMON;
 use crate::line::{self, Hello, LIMIT, Line, Member, Said};
+use crate::patiently::patiently;
 use crate::sandbox::Numbers;
 use crate::task::{Ended, Task};
 use crate::temporary::Temporary;
-use crate::{EXIT_KILLED, frozen, init, sandbox};
+use crate::{EXIT_KILLED, fallback, frozen, init, sandbox};
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SignalFd, siginfo};
@@ -13,7 +14,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getppid};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Exit code when namespaces are refused: trying again is useless.
+/// Exit code of a task that has no sandbox: trying again is useless.
 const EXIT_NO_SANDBOX: i32 = 126;
 
 /// So soon after a signal to many processes has the parent passed it on that came to itself.
@@ -56,7 +57,8 @@ fn of_step(task: &Task, member: &Member) -> Ended {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&run);
         made.map_err(|e| format!("{}: {e}", run.display()))?;
         let restore = task.restore.as_ref().map(|folder| folder.join(member.folder()));
-        Ok((line, Task { run, restore, ..task.clone() }))
+        let fallback = Some(fallback::file(&task.run, &member.call));
+        Ok((line, Task { run, restore, fallback, ..task.clone() }))
     };
     let (line, task) = match own() {
         Ok(own) => own,
@@ -66,7 +68,13 @@ fn of_step(task: &Task, member: &Member) -> Ended {
         }
     };
     // A task that had ended before the dump ends at once with its exit code.
-    let ended = task.restore.as_ref().and_then(|folder| fs::read_to_string(folder.join(ENDED)).ok());
+    let ended = match task.restore.as_ref().map(|folder| patiently(|| fs::read_to_string(folder.join(ENDED)))) {
+        Some(Err(e)) if e.kind() != io::ErrorKind::NotFound => {
+            protocol::say!("joulepoint: whether this task has ended cannot be read: {e}");
+            return KILLED;
+        }
+        read => read.and_then(Result::ok),
+    };
     match ended.and_then(|text| text.trim().parse().ok()) {
         Some(code) => {
             line.leave(&Said::Ended { code, carried_bytes: [0, 0], asked: false, sent: None }, Some(LIMIT));
@@ -98,13 +106,13 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
     // Otherwise the kernel would name it "exe", after `/proc/self/exe` by which it was started.
     let _ = nix::sys::prctl::set_name(c"joulepoint");
     let signals = SigSet::all();
+    // One that cannot be read fails the restore.
     let from = task.restore.as_ref().and_then(|folder| frozen::read(folder).ok());
     let numbers = if from.as_ref().is_none_or(|from| from.own_numbers) { Numbers::Own } else { Numbers::Root };
     let blocked = signals.thread_block().map_err(|e| e.to_string());
     let prepared = blocked.and_then(|()| sandbox::leave(task.own_network, numbers));
     if let Err(reason) = prepared {
-        protocol::say!("joulepoint: {reason}");
-        return Ended::Code(EXIT_NO_SANDBOX);
+        return without_sandbox(task, line, &reason);
     }
     let clocks = from.and_then(|from| from.clocks);
     if let Some(Err(e)) = clocks.map(|clocks| clocks.go_on()) {
@@ -130,6 +138,23 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
             KILLED
         }
     }
+}
+
+/// The end of a task that has no sandbox. One of a step whose program has not begun is left to who has started the step.
+pub(crate) fn without_sandbox(task: &Task, line: Option<Line>, reason: &str) -> Ended {
+    protocol::say!("joulepoint: {reason}");
+    let noted = || {
+        let file = task.fallback.as_deref().filter(|_| task.restore.is_none())?;
+        let node = &task.member.as_ref()?.node;
+        fallback::note(file, &format!("no sandbox holds it on {node}: {reason}")).then_some(())
+    };
+    if let Some(line) = line.filter(|_| noted().is_some()) {
+        line.leave(
+            &Said::Ended { code: EXIT_NO_SANDBOX, carried_bytes: [0, 0], asked: false, sent: None },
+            Some(LIMIT),
+        );
+    }
+    Ended::Code(EXIT_NO_SANDBOX)
 }
 
 /// Passes every signal on to the sandbox's first process until that has ended, and with it the whole sandbox; the process
@@ -233,5 +258,31 @@ mod tests {
             ..Task::default()
         };
         assert_eq!(super::run(&task), KILLED);
+    }
+    #[test]
+    fn a_task_without_a_sandbox_says_why_and_is_not_lost_unless_it_was_to_be_restored() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path();
+        fs::create_dir(run.join(FOLDER)).unwrap();
+        let secret = line::secret(run).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        fs::write(run.join(FOLDER).join(ADDRESS), format!("{}\n", listener.local_addr().unwrap())).unwrap();
+        let driver = thread::spawn(move || {
+            let answered = || line::answer(listener.accept().unwrap().0, &secret).unwrap().1;
+            [0, 1].map(|_| answered().words::<Said>().collect::<Vec<_>>())
+        });
+        let member = Member { call: "a.1".into(), rank: 0, tasks: 2, node: "n1".into(), step: None, ranks: None };
+        fallback::prepare(run, "a.1").unwrap();
+        let file = fallback::file(run, "a.1");
+        let task = Task { member: Some(member.clone()), fallback: Some(file.clone()), ..Task::default() };
+        let from = Task { restore: Some("/checkpoints/1/a.1.0".into()), ..task.clone() };
+        for task in [from, task] {
+            let line = line::call(run, &Hello::Task(member.clone())).unwrap();
+            assert_eq!(fallback::noted(&file), None);
+            assert_eq!(without_sandbox(&task, Some(line), "no namespaces"), Ended::Code(EXIT_NO_SANDBOX));
+        }
+        assert_eq!(fallback::noted(&file).as_deref(), Some("no sandbox holds it on n1: no namespaces"));
+        let ended = Said::Ended { code: EXIT_NO_SANDBOX, carried_bytes: [0, 0], asked: false, sent: None };
+        assert_eq!(driver.join().unwrap(), [vec![], vec![ended]]);
     }
 }

@@ -18,6 +18,8 @@ pub struct Task {
     pub member: Option<Member>,
     /// Its placement, where Slurm may have forgotten it: it ends when that is over.
     pub placement: Option<Placement>,
+    /// File in which is noted why its step is to be started again without sandboxes, if it is one of a step.
+    pub fallback: Option<PathBuf>,
     /// The checkpoint to go on from.
     pub restore: Option<PathBuf>,
     /// Longest time of a restore, s.

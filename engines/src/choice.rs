@@ -2,11 +2,11 @@
 
 use crate::dmtcp;
 use host::tool;
+use host::unsuited::Unsuited;
 use options::size::PARTS;
 use options::{Engine, Settings};
 use std::collections::BTreeSet;
 use std::fs;
-use steps::unsuited::Unsuited;
 
 /// What is known of a run beside its settings.
 #[derive(Clone, Debug, Default)]

@@ -365,7 +365,8 @@ fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(),
     let names: BTreeSet<&str> = standing.iter().map(|s| s.member.call.as_str()).collect();
     let mut done: BTreeMap<PathBuf, &str> = BTreeMap::new();
     for name in names {
-        let call = calls.read(name).ok_or_else(|| format!("nothing is known of call {name}"))?;
+        let read = |name: &str| calls.read(name).map_err(|e| format!("call {name}: {e}"));
+        let call = read(name)?.ok_or_else(|| format!("nothing is known of call {name}"))?;
         let of_call = || standing.iter().filter(|s| s.member.call == name);
         let carried = |descriptor: i32| of_call().map(|s| s.carried_bytes[(descriptor - 1) as usize]).sum::<u64>();
         let mut outputs: Vec<Output> = Vec::new();
@@ -393,7 +394,7 @@ fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(),
         let text = serde_json::to_vec(&outputs).map_err(|e| e.to_string())?;
         fs::write(into.join(record(name)), text).map_err(|e| e.to_string())?;
         // What comes after it may be in the copy.
-        if calls.read(name).is_some_and(|call| call.ended.is_some()) {
+        if read(name)?.is_some_and(|call| call.ended.is_some()) {
             return Err(format!("{} has ended meanwhile", call.command));
         }
     }

@@ -87,7 +87,7 @@ impl Wardens {
                         Ok((Hello::Step { call, words, outside, together }, line)) => {
                             if let Ok(teller) = line.teller() {
                                 shared.keep_together(&words, outside.as_ref().or(together.as_ref()));
-                                shared.hold(Step { call, words, outside, teller, is_ending: false }, line);
+                                shared.hold(Step { call, words, outside, teller, is_ending: false, asks: false }, line);
                             }
                         }
                         Err(e) => unproven.refuse(&e.to_string()),
@@ -199,6 +199,7 @@ impl Shared {
             }
             state.restore(&member);
             state.let_go(&member.call);
+            state.answer(&member.call);
             drop(state);
             self.changed.notify_all();
         }
@@ -242,8 +243,10 @@ impl Shared {
             match (said, state.steps.get_mut(&id)) {
                 (Said::Ending, Some(step)) => step.is_ending = true,
                 (Said::Killed, Some(_)) => drop(state.killed.insert(call.clone())),
+                (Said::EndedWell, Some(step)) => step.asks = true,
                 _ => {}
             }
+            state.answer(&call);
         }
         let mut state = self.state();
         if state.steps.remove(&id).is_some() {

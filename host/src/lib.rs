@@ -7,3 +7,4 @@ pub mod processes;
 pub mod shell;
 pub mod supervise;
 pub mod tool;
+pub mod unsuited;

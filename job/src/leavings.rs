@@ -54,7 +54,7 @@ impl Asker {
     fn look(&self, tries: &mut BTreeMap<String, u32>) -> f64 {
         let names = self.calls.unsettled().unwrap_or_default();
         let ended = |name: String| {
-            let call = self.calls.read(&name)?;
+            let call = self.calls.read(&name).ok()??;
             let span = span(&call)?;
             Some((name, span))
         };

@@ -40,6 +40,7 @@ pub fn enter(name: &'static str, comm: Option<MPI_Comm>, call: impl FnOnce() -> 
             fault.code
         }
         Err(_) => {
+            crate::refused::fallback::note(&format!("Joulepoint's library for MPI failed in {name}"));
             world::end(1, &format!("a fault of the library in {name}, of which the line above tells"));
         }
     }

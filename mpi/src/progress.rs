@@ -5,6 +5,7 @@ use crate::abi::*;
 use crate::border::Res;
 use crate::communicator::Message;
 use crate::operation::Operation;
+use crate::refused::fallback::{self, Guard, Inside};
 use crate::transport::{ACK, Envelope};
 use crate::world::{self, World};
 use std::cell::{Cell, RefCell};
@@ -23,6 +24,8 @@ pub struct Progress {
     /// What may be freed when none is under way.
     later: RefCell<Vec<Box<dyn FnOnce()>>>,
     busy: Cell<bool>,
+    /// The thread that waits in MPI.
+    threads: Guard,
     idle: Cell<u32>,
 }
 
@@ -61,8 +64,19 @@ pub fn poll<T>(future: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<T
 }
 
 impl World {
+    /// Lets this thread carry messages on. Where another one does, the program ends: nothing here is made for two at once.
+    fn enter(&self) -> Inside<'_> {
+        self.progress.threads.enter().unwrap_or_else(|| {
+            let reason =
+                "two of its threads are in MPI at once (MPI_THREAD_MULTIPLE), which is not served between nodes";
+            fallback::note(reason);
+            world::end(1, reason)
+        })
+    }
+
     /// Sends a message to a rank of another group.
     pub fn send(&self, to: u32, envelope: Envelope, body: &[u8]) {
+        let _inside = self.enter();
         self.outcomes.flush(self);
         if let Err(error) = self.transport.send(to, envelope, body) {
             world::lost(&format!("a message to rank {to} could not be sent"), &error);
@@ -71,6 +85,7 @@ impl World {
 
     /// Takes in what has come, and carries collectives on.
     pub fn progress(&self) {
+        let _inside = self.enter();
         if self.progress.busy.replace(true) {
             return;
         }
@@ -166,6 +181,7 @@ impl World {
     }
 
     fn wait_at(&self, pace: Pace, mut done: impl FnMut() -> bool) {
+        let _inside = self.enter();
         self.progress.idle.set(0);
         while !done() {
             self.turn(pace);

@@ -4,6 +4,7 @@
 use crate::abi::*;
 use crate::border::*;
 use crate::communicator::Comm;
+use crate::refused::fallback;
 use crate::transport::{Error, Transport};
 use crate::world::{self, Place, World};
 use std::env;
@@ -37,7 +38,9 @@ fn join(layout: Place) {
     native().MPI_Comm_size(handles().world, &mut size);
     let expected = layout.own().len();
     if size as usize != expected {
-        world::end(1, &format!("group {} has {size} ranks, and JOULEPOINT_MPI_RANKS says {expected}", layout.group));
+        let differs = format!("group {} has {size} ranks, and JOULEPOINT_MPI_RANKS says {expected}", layout.group);
+        fallback::note(&differs);
+        world::end(1, &differs);
     }
     let rank = layout.world_rank(own);
     let ranks = layout.size();
@@ -70,6 +73,9 @@ export! {
         };
         check(native().MPI_Init_thread(argc, argv, required.min(MPI_THREAD_SERIALIZED as Int), provided))?;
         capped(provided);
+        if required > MPI_THREAD_SERIALIZED as Int {
+            fallback::note_early("it asks for MPI_THREAD_MULTIPLE, which is not served between nodes");
+        }
         join(layout);
         Ok(())
     };

@@ -5,13 +5,15 @@
 
 mod left;
 mod stand_ins;
+#[cfg(test)]
+mod tests;
 
 pub use left::{NodeLeft, Present};
 pub use stand_ins::LAUNCHERS;
 pub(crate) use stand_ins::{function, is_of_function};
 
 use left::Known;
-use run::write_durably;
+use run::{Patience, storage, write_durably};
 use serde::{Deserialize, Serialize};
 use stand_ins::stand_in;
 use std::ffi::OsString;
@@ -31,6 +33,9 @@ const LIFE: &str = "life";
 
 /// Where programs are looked for if nothing says so.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// A storage that fails is waited for: what cannot be read is not absent.
+const PATIENCE: Patience = Patience::LONG;
 
 /// How long a run must be seen to go on after a call that ended with an error, s: a node that dies fails its step
 /// before anybody says why.
@@ -155,7 +160,10 @@ impl Calls {
         let path = std::env::var("PATH").unwrap_or_else(|_| PATH.to_string());
         vec![
             ("PATH".to_string(), format!("{}:{path}", self.bin().display())),
-            (VARIABLE.to_string(), format!("{job}:{}:{}", self.now_living(), self.folder.display())),
+            (
+                VARIABLE.to_string(),
+                format!("{job}:{}:{}", self.now_living().unwrap_or_default(), self.folder.display()),
+            ),
         ]
     }
 
@@ -166,8 +174,8 @@ impl Calls {
     pub fn begin(&self) -> io::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         fs::write(self.folder.join(LIFE), format!("{}.{}", now.as_nanos(), std::process::id()))?;
-        for claim in fs::read_dir(self.claims())? {
-            fs::remove_file(claim?.path())?;
+        for claim in storage::names(&self.claims(), PATIENCE).map_err(io::Error::other)? {
+            gone(PATIENCE.with(|| fs::remove_file(self.claims().join(&claim))))?;
         }
         gone(fs::remove_file(self.closed()))
     }
@@ -181,15 +189,19 @@ impl Calls {
 
     /// Whether the script is being stopped, or has begun anew.
     pub fn is_closed(&self) -> bool {
-        self.closed().exists() || self.is_over()
+        storage::is_there(&self.closed(), PATIENCE).unwrap_or(false) || self.is_over()
     }
 
+    /// Unknown is no: who is left of an earlier beginning is rare, and a storage that fails is not.
     fn is_over(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| *life != self.now_living())
+        self.life.as_ref().is_some_and(|life| self.now_living().is_some_and(|now| now != *life))
     }
 
-    fn now_living(&self) -> String {
-        fs::read_to_string(self.folder.join(LIFE)).unwrap_or_default()
+    /// The present beginning of the script; none if it cannot be read.
+    fn now_living(&self) -> Option<String> {
+        let read = storage::read_if_there(&self.folder.join(LIFE), PATIENCE);
+        let read = read.inspect_err(|e| tracing::warn!(%e, "which beginning of the script this is"));
+        Some(String::from_utf8_lossy(&read.ok()?.unwrap_or_default()).into_owned())
     }
 
     /// Takes the next number for a call; tells it, and how many calls with this key came before.
@@ -197,22 +209,30 @@ impl Calls {
     /// # Errors
     /// What the file system says.
     pub fn claim(&self, key: &str) -> io::Result<(usize, usize)> {
-        let mut number = fs::read_dir(self.claims())?.count() + 1;
+        let claim = |number: usize| self.claims().join(number.to_string());
+        let mut number = storage::names(&self.claims(), PATIENCE).map_err(io::Error::other)?.len() + 1;
         // Making a link is one act: no two calls get one number, and none is seen without its key.
         loop {
-            match symlink(key, self.claims().join(number.to_string())) {
+            match PATIENCE.with(|| symlink(key, claim(number))) {
                 Ok(()) => break,
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(e) => return Err(e),
             }
         }
-        let is_alike = |n: &usize| fs::read_link(self.claims().join(n.to_string())).is_ok_and(|k| k == Path::new(key));
-        Ok((number, (1..number).filter(is_alike).count()))
+        let mut alike = 0;
+        for before in 1..number {
+            alike += usize::from(PATIENCE.with(|| fs::read_link(claim(before)))? == Path::new(key));
+        }
+        Ok((number, alike))
     }
 
-    /// What is known of a call.
-    pub fn read(&self, name: &str) -> Option<Call> {
-        serde_json::from_slice(&fs::read(self.folder.join(format!("{name}.json"))).ok()?).ok()
+    /// What is known of a call; nothing of one whose record is torn.
+    ///
+    /// # Errors
+    /// What the file system says for as long as it is tried: then nobody knows whether it has ended.
+    pub fn read(&self, name: &str) -> io::Result<Option<Call>> {
+        let text = storage::read_if_there(&self.folder.join(format!("{name}.json")), PATIENCE);
+        Ok(text.map_err(io::Error::other)?.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
     /// Notes that a call begins: whole or not at all, but not synced, since a step must not wait for the disk.
@@ -279,7 +299,8 @@ impl Calls {
 
     /// What a call has left, if that is known.
     fn left(&self, name: &str, call: &Call) -> Option<Vec<NodeLeft>> {
-        let known: Known = serde_json::from_slice(&fs::read(self.left_file(name)).ok()?).ok()?;
+        let text = storage::read_if_there(&self.left_file(name), PATIENCE).ok()??;
+        let known: Known = serde_json::from_slice(&text).ok()?;
         call.ended.as_ref().filter(|end| end.at_s == known.at_s).map(|_| known.nodes)
     }
 
@@ -340,11 +361,9 @@ impl Calls {
 
     fn all(&self) -> io::Result<Vec<(String, Call)>> {
         let mut all = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            let Some(name) = name.strip_suffix(".json") else { continue };
-            // A record that cannot be read is none: its call is run again.
-            all.extend(self.read(name).map(|call| (name.to_string(), call)));
+        for name in storage::names(&self.folder, PATIENCE).map_err(io::Error::other)? {
+            let Some(name) = name.to_str().and_then(|name| name.strip_suffix(".json")) else { continue };
+            all.extend(self.read(name)?.map(|call| (name.to_string(), call)));
         }
         Ok(all)
     }
@@ -422,149 +441,5 @@ fn gone(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A call of `key` that began and ended (with a code) then.
-    fn call(key: &str, begun_s: f64, ended: Option<(f64, i32)>) -> Call {
-        let ended = ended.map(|(at_s, code)| End { at_s, code, outputs: Vec::new() });
-        Call { number: 1, key: key.into(), command: key.into(), begun_s, ended, targets: Vec::new() }
-    }
-
-    /// Which calls count as ended, and whether the line is needed.
-    fn settled(mut calls: Vec<Call>, line_s: Option<f64>, well_s: f64) -> (Vec<bool>, bool) {
-        let needed = settle(&mut calls, line_s, well_s, |_| false);
-        (calls.iter().map(|c| c.ended.is_some()).collect(), needed)
-    }
-
-    #[test]
-    fn a_line_of_an_ended_step_is_not_brought_back_over_a_later_one() {
-        let calls = || vec![call("a", 0.0, Some((10.0, 0))), call("b", 10.0, None)];
-        assert_eq!(settled(calls(), Some(5.0), 99.0), (vec![true, false], false));
-        assert_eq!(settled(calls(), Some(15.0), 99.0), (vec![true, false], true));
-        assert_eq!(settled(calls(), None, 99.0), (vec![true, false], true));
-    }
-
-    #[test]
-    fn a_step_that_ended_after_the_line_that_another_needs_has_not_ended() {
-        let beside = vec![call("a", 0.0, Some((10.0, 0))), call("b", 0.0, None)];
-        assert_eq!(settled(beside, Some(5.0), 99.0), (vec![false, false], true));
-        let of_the_script_itself = vec![call("a", 10.0, Some((20.0, 0))), call("b", 20.0, None)];
-        assert_eq!(settled(of_the_script_itself, Some(5.0), 99.0), (vec![false, false], true));
-    }
-
-    #[test]
-    fn an_error_counts_only_if_the_run_went_on_for_a_minute() {
-        for (well_s, counts) in [(10.0, false), (69.0, false), (70.0, true)] {
-            assert_eq!(settled(vec![call("a", 0.0, Some((10.0, 1)))], None, well_s).0, [counts], "{well_s}");
-        }
-        assert_eq!(settled(vec![call("a", 0.0, Some((10.0, 0)))], None, 5.0).0, [true]);
-    }
-
-    #[test]
-    fn steps_that_are_alike_and_ran_together_have_ended_only_together() {
-        let both = |end| vec![call("a", 0.0, Some((10.0, 0))), call("a", 1.0, end)];
-        assert_eq!(settled(both(None), None, 99.0).0, [false, false]);
-        assert_eq!(settled(both(Some((12.0, 0))), None, 99.0).0, [true, true]);
-        let turns = vec![call("a", 0.0, Some((10.0, 0))), call("a", 10.0, None)];
-        assert_eq!(settled(turns, None, 99.0).0, [true, false]);
-    }
-
-    #[test]
-    fn a_step_that_lacks_what_it_left_runs_again_and_does_not_bring_another_line_back() {
-        let lacking = |calls: &[Call], line_s, lacks: &[usize]| {
-            let mut calls = calls.to_vec();
-            let needed = settle(&mut calls, line_s, 99.0, |i| lacks.contains(&i));
-            (calls.iter().map(|c| c.ended.is_some()).collect::<Vec<_>>(), needed)
-        };
-        // Stage-in, a step with the line, and one that was interrupted.
-        let calls = [call("in", 0.0, Some((1.0, 0))), call("a", 1.0, Some((10.0, 0))), call("b", 10.0, None)];
-        assert_eq!(lacking(&calls, Some(5.0), &[0]), (vec![false, true, false], false));
-        assert_eq!(lacking(&calls, Some(15.0), &[0]), (vec![false, true, false], true));
-        // What the step with the line left is not there: it goes on from its line.
-        assert_eq!(lacking(&calls, Some(5.0), &[1]), (vec![true, false, false], true));
-    }
-
-    #[test]
-    fn what_a_step_has_left_is_known_of_the_time_that_it_ended_last() {
-        let dir = tempfile::tempdir().unwrap();
-        let calls = Calls::open(dir.path(), &[]).unwrap();
-        let elsewhere = Present { nodes: vec!["n2".into()], ..Present::default() };
-        let left = |node: &str| NodeLeft { node: node.into(), boot_id: "b".into(), in_memory: false };
-        for (name, nodes) in [("a.1", vec![]), ("b.1", vec![left("n1")]), ("c.1", vec![left("n2")])] {
-            calls.write(name, &call(name, 1.0, Some((2.0, 0)))).unwrap();
-            calls.unsettle(name).unwrap();
-            assert_eq!(calls.unsettled().unwrap(), [name]);
-            calls.keep_left(name, 2.0, Some(nodes)).unwrap();
-            assert_eq!(calls.unsettled().unwrap(), Vec::<String>::new());
-        }
-        calls.write("d.1", &call("d", 1.0, Some((3.0, 0)))).unwrap();
-        calls.keep_left("d.1", 2.0, Some(vec![])).unwrap();
-        let settled = calls.settle(None, 99.0, Some(&elsewhere)).unwrap();
-        let ended = |name: &str| calls.read(name).unwrap().ended.is_some();
-        assert_eq!(["a.1", "b.1", "c.1", "d.1"].map(ended), [true, false, true, false]);
-        assert_eq!(settled.again.len(), 2);
-        assert!(settled.again.iter().any(|s| s.contains("it has left files on n1")), "{:?}", settled.again);
-    }
-
-    #[test]
-    fn what_began_after_the_line_has_never_been() {
-        let dir = tempfile::tempdir().unwrap();
-        let calls = Calls::open(dir.path(), &[]).unwrap();
-        calls.write("a.1", &call("a", 1.0, Some((2.0, 0)))).unwrap();
-        calls.write("b.1", &call("b", 3.0, None)).unwrap();
-        calls.write("c.1", &call("c", 5.0, Some((6.0, 0)))).unwrap();
-        let settled = calls.settle(Some(4.0), 99.0, None).unwrap();
-        assert_eq!(settled, Settled { line_is_needed: true, kept_until_s: Some(2.0), again: Vec::new() });
-        assert!(calls.read("a.1").is_some_and(|c| c.ended.is_some()) && calls.read("b.1").is_some());
-        assert_eq!(calls.read("c.1"), None);
-    }
-
-    #[test]
-    fn a_script_is_known_by_its_content_wherever_it_lies() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
-        let print = |name: &str, text: &str| {
-            fs::write(path(name), text).unwrap();
-            fingerprint(&[path(name), "7".into()])
-        };
-        let first = print("node1", "srun a");
-        assert_eq!(print("node2", "srun a"), first);
-        assert_ne!(print("node1", "srun b"), first);
-        assert_ne!(fingerprint(&[path("node2"), "8".into()]), first);
-    }
-
-    #[test]
-    fn a_torn_record_is_none() {
-        let dir = tempfile::tempdir().unwrap();
-        let calls = Calls::open(dir.path(), &[]).unwrap();
-        fs::write(calls.folder.join("a.1.json"), "{\"number\":1,").unwrap();
-        assert_eq!(calls.read("a.1"), None);
-        assert_eq!(calls.settle(None, 0.0, None).unwrap().kept_until_s, None);
-    }
-
-    #[test]
-    fn a_stand_in_of_an_earlier_beginning_counts_for_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let calls = Calls::open(dir.path(), &[]).unwrap();
-        calls.begin().unwrap();
-        let of_stand_in = Calls { life: Some(calls.now_living()), ..calls.clone() };
-        assert!(!of_stand_in.is_closed() && !calls.is_closed());
-        calls.begin().unwrap();
-        assert!(of_stand_in.is_closed() && !calls.is_closed());
-    }
-
-    #[test]
-    fn numbers_and_turns_are_counted_together() {
-        let dir = tempfile::tempdir().unwrap();
-        let calls = Calls::open(dir.path(), &[]).unwrap();
-        let claimed: Vec<_> = ["a", "b", "a", "a"].iter().map(|key| calls.claim(key).unwrap()).collect();
-        assert_eq!(claimed, [(1, 0), (2, 0), (3, 1), (4, 2)]);
-        calls.begin().unwrap();
-        assert_eq!(calls.claim("a").unwrap(), (1, 0));
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod cancelled;
+mod doubts;
 pub mod gathered;
 pub mod groups;
 mod inputs;
@@ -16,5 +17,4 @@ pub mod script;
 pub mod slurmd;
 pub mod srun;
 pub mod streams;
-pub mod unsuited;
 pub mod wishes;

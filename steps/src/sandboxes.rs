@@ -9,14 +9,16 @@ use crate::groups::split::{self, Call, Unsplit};
 use crate::mpirun;
 use crate::redirects::{Input, LABELS, MODES, Redirects, is_label};
 use crate::streams::Inode;
-use crate::unsuited::{self, Me, Unsuited};
+use ::criu::fallback;
 use ::criu::line::{self, Hello, Line};
 use host::linked;
+use host::unsuited::{self, Me, Unsuited};
+use run::{Patience, storage};
 use serde::{Deserialize, Serialize};
 use slurm::Slurm;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use worlds::kinds;
@@ -273,10 +275,27 @@ impl Sandboxes {
         line::call(&self.run, &Hello::Step { call: call.to_string(), words: words.to_string(), outside, together })
     }
 
+    /// Why no sandbox can hold the tasks of a call, if that was noted.
+    pub fn noted(&self, call: &str) -> Option<String> {
+        fallback::noted(&fallback::file(&self.run, call))
+    }
+
+    /// Where it is noted; none if there is no room for it.
+    pub fn fallback(&self, call: &str) -> Option<PathBuf> {
+        let made = fallback::prepare(&self.run, call);
+        made.inspect_err(|e| tracing::warn!(%e, call, "what no sandbox can hold ends")).ok()?;
+        Some(fallback::file(&self.run, call))
+    }
+
     /// What a call had written at the recovery line, with the folder of the copies; none if the line has it not.
-    pub fn outputs(&self, call: &str) -> Option<(Vec<Output>, &Path)> {
-        let folder = self.restore.as_deref()?;
-        Some((serde_json::from_slice(&fs::read(folder.join(record(call))).ok()?).ok()?, folder))
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn outputs(&self, call: &str) -> io::Result<Option<(Vec<Output>, &Path)>> {
+        let Some(folder) = self.restore.as_deref() else { return Ok(None) };
+        let text = storage::read_if_there(&folder.join(record(call)), Patience::LONG).map_err(io::Error::other)?;
+        let outputs = text.map(|text| serde_json::from_slice(&text)).transpose()?;
+        Ok(outputs.map(|outputs| (outputs, folder)))
     }
 
     /// The words of a call whose tasks run in sandboxes and read `input`; what it wrote `before` stays.
@@ -300,7 +319,7 @@ impl Sandboxes {
         all.extend([path(&us), "warden".to_string(), "--criu".to_string(), path(&self.criu)]);
         all.extend(["--run".to_string(), path(&self.run), "--call".to_string(), call.to_string()]);
         all.extend(self.placement.iter().flat_map(|one| ["--placement".to_string(), one.clone()]));
-        if let Some((_, line)) = self.outputs(call) {
+        if let Some((_, line)) = self.outputs(call).map_err(|e| format!("its checkpoint: {e}"))? {
             all.extend(["--restore".to_string(), path(line)]);
         }
         if let Some((file, at)) = input {
@@ -319,6 +338,7 @@ impl Sandboxes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn sandboxes(restore: Option<PathBuf>) -> Sandboxes {
         Sandboxes {

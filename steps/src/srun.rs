@@ -5,6 +5,7 @@
 //! call is no reason not to run it.
 
 use crate::calls::{self, Call, Calls, End, LAUNCHERS, VARIABLE};
+use crate::doubts::{Doubts, VERDICT, Waited, comes_before};
 use crate::groups::{shim, words};
 use crate::inputs::{READS_PIPE, hash_input, input, takes_no_input};
 use crate::mpirun;
@@ -14,19 +15,18 @@ use crate::resized;
 use crate::sandboxes::{self, Placed, Sandboxes};
 use crate::slurmd;
 use crate::streams::{self, Inode, Streams, distinct, is_pipe, regular};
+use ::criu::fallback;
 use ::criu::line::{Line, Said};
 use host::mail::now_s;
 use host::supervise::{block_signals, exit_code, unblocked};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use nix::unistd::Pid;
-use slurm::{JobState, Slurm};
+use nix::unistd::{Pid, Whence, lseek};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -43,20 +43,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     std::iter::once(NAME).chain(LAUNCHERS)
 }
 
-/// How long a script of several nodes waits to hear that a step failed by itself and not by a dead node.
-const VERDICT: Duration = Duration::from_secs(8);
-
-/// The same once the wrapper knows of a node that is as good as dead: twice as long as any lease.
-const LEASE: Duration = Duration::from_secs(40);
-
 /// How long a step may take to end that nobody reads any more; then its `srun` is killed.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// Time between two looks for a slurmd that is away.
-const SLURMD_AGAIN: Duration = Duration::from_secs(1);
-
-/// Time between two looks, ms.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Daemons of MPI launchers, which call `srun` themselves.
 const LAUNCHED: [&str; 3] = ["orted", "prted", "hydra_pmi_proxy"];
@@ -94,32 +82,44 @@ pub fn run(name: &str) -> i32 {
         }
         return exec(&mut real);
     };
-    match calls.claim(&key) {
-        Ok((number, before)) => {
-            let name = format!("{key}.{}", before + 1);
-            let known = calls.read(&name);
+    let claimed = calls.claim(&key).and_then(|(number, before)| {
+        let name = format!("{key}.{}", before + 1);
+        calls.read(&name).map(|known| (number, name, known))
+    });
+    match claimed {
+        Ok((number, name, known)) => {
+            let place = place.map(|place| sandboxes.as_ref().and_then(|s| s.noted(&name)).map_or(place, Err));
             let (streams, place) = streams(place, sandboxes.as_ref(), &calls, &name);
-            match known.as_ref().and_then(|call| streams.replayed(&calls, number, call)) {
-                Some(code) => code,
-                None => {
-                    let held = sandboxes.zip(place).and_then(|(sandboxes, place)| {
-                        let asked = Asked { calls: &calls, name: &name, words: &asked, before: known.is_some() };
-                        hold(&sandboxes, &asked, place, &streams, &mut real)
-                    });
-                    if held.is_none() {
-                        real.args(&words);
+            if let Some(code) = known.as_ref().and_then(|call| streams.replayed(&calls, number, call)) {
+                return code;
+            }
+            let one = Asked { calls: &calls, name: &name, words: &asked, before: known.is_some() };
+            let call = fresh(number, key, &asked, known);
+            let begins = input_begins();
+            let mut held =
+                sandboxes.as_ref().zip(place).and_then(|(s, place)| hold(s, &one, place, &streams, &mut real));
+            if held.as_ref().is_some_and(|h| h.sandboxed) {
+                match follow(&calls, &name, call.clone(), &streams, &mut real, held) {
+                    Followed::Ended(code) => return code,
+                    Followed::Unheld(why) => {
+                        protocol::say!("joulepoint: {why}: the step is started again, from its beginning");
+                        let Some(again) = real_of(asked.name) else { return 127 };
+                        real = again;
+                        begins.into_iter().for_each(seek_input);
+                        held = sandboxes.as_ref().and_then(|s| hold(s, &one, Err(why), &streams, &mut real));
                     }
-                    let is_inside = held.as_ref().is_some_and(|h| h.sandboxed);
-                    let streams = if is_inside { streams } else { streams.own() };
-                    if !is_inside && writes_to_pipe() {
-                        let _ = held.map(|h| h.line.outlive());
-                        return exec(&mut real);
-                    }
-                    let starts = held.as_ref().and_then(|h| h.starts.clone()).unwrap_or_else(|| streams.positions());
-                    let mut call = fresh(number, key, &asked, known);
-                    call.targets = streams.targets(&starts);
-                    follow(&calls, &name, call, &streams, real, held)
                 }
+            }
+            if held.is_none() {
+                real.args(&words);
+            }
+            if writes_to_pipe() {
+                let _ = held.map(|h| h.line.outlive());
+                return exec(&mut real);
+            }
+            match follow(&calls, &name, call, &streams.own(), &mut real, held) {
+                Followed::Ended(code) => code,
+                Followed::Unheld(_) => unreachable!("it is in no sandbox"),
             }
         }
         Err(e) => {
@@ -179,6 +179,8 @@ struct Held {
     sandboxed: bool,
     /// Where the output of the whole call begins, by descriptor, if it goes on from a recovery line.
     starts: Option<Vec<(i32, u64)>>,
+    /// Where it is noted if no sandbox can hold its tasks after all.
+    fallback: Option<PathBuf>,
 }
 
 /// A call that the script makes now.
@@ -228,7 +230,7 @@ fn hold(
         Err(reason) => {
             let line = outside(sandboxes, name, words, reason)?;
             real.args(words.words);
-            return Some(Held { line, sandboxed: false, starts: None });
+            return Some(Held { line, sandboxed: false, starts: None, fallback: None });
         }
     };
     let line = sandboxes
@@ -239,7 +241,9 @@ fn hold(
     if let Some(srun) = srun {
         *real = srun;
     }
-    let starts = sandboxes.outputs(name).map(|(outputs, folder)| streams.put_back(&outputs, folder));
+    // Whoever made the words has read it.
+    let outputs = sandboxes.outputs(name).ok().flatten();
+    let starts = outputs.map(|(outputs, folder)| streams.put_back(&outputs, folder));
     let starts = starts.transpose().unwrap_or_else(|e| {
         protocol::say!("joulepoint: what this step wrote before cannot be put back: {e}");
         None
@@ -251,13 +255,22 @@ fn hold(
     }
     if reads && streams::regular(0).is_some() {
         // The real one reads ahead to its end, too.
-        let _ = nix::unistd::lseek(io::stdin(), 0, nix::unistd::Whence::SeekEnd);
+        let _ = lseek(io::stdin(), 0, Whence::SeekEnd);
     }
     for name in LABELS {
         real.env_remove(name);
     }
     real.args(inside);
-    Some(Held { line, sandboxed: true, starts })
+    Some(Held { line, sandboxed: true, starts, fallback: sandboxes.fallback(name) })
+}
+
+/// Where the call's input begins, if it is a file.
+fn input_begins() -> Option<i64> {
+    streams::regular(0).and_then(|_| lseek(io::stdin(), 0, Whence::SeekCur).ok())
+}
+
+fn seek_input(at: i64) {
+    let _ = lseek(io::stdin(), at, Whence::SeekSet);
 }
 
 /// Whether this call adds to a file that is none of the job's own, `common`.
@@ -366,49 +379,70 @@ fn writes_to_pipe() -> bool {
     [1, 2].into_iter().any(is_pipe)
 }
 
+/// How a call has ended that was followed.
+enum Followed {
+    /// With this exit code.
+    Ended(i32),
+    /// No sandbox can hold it after all, for this reason.
+    Unheld(String),
+}
+
 /// Runs the real one to its end and remembers how it ended, unless it was told to.
 fn follow(
     calls: &Calls,
     name: &str,
     mut call: Call,
     streams: &Streams,
-    mut real: Command,
+    real: &mut Command,
     mut held: Option<Held>,
-) -> i32 {
+) -> Followed {
+    let starts = held.as_ref().and_then(|h| h.starts.clone()).unwrap_or_else(|| streams.positions());
+    call.targets = streams.targets(&starts);
     if let Err(e) = calls.note(name, &call) {
         protocol::say!("joulepoint: this step cannot be remembered: {e}");
-        return exec(&mut real);
+        return Followed::Ended(exec(real));
     }
     let starts = distinct(&call.targets);
     // A task whose sandbox was killed ends so, too: the wrapper knows.
     let sandboxed = held.as_ref().is_some_and(|h| h.sandboxed);
     let in_doubt = |code: i32| has_other_nodes() || code > 128 && sandboxed;
+    let mut unheld = None;
     let mut run = || {
-        let ways = streams.redirect(&mut real)?;
-        let begun_s = now_s();
-        let (child, signals) = spawn(&mut real)?;
+        let ways = streams.redirect(real)?;
+        let (begun, begun_s) = (Instant::now(), now_s());
+        let (child, signals) = spawn(real)?;
+        let doubts = Doubts { calls, signals: &signals };
         // Not before signals are blocked: a thread that does not block them would take the news of the end.
         let passing: Vec<Passing> = ways.into_iter().filter_map(|way| Passing::begin(way, end)).collect();
         let waited = wait(child, &signals, held.as_mut().map(|h| &mut h.line));
         passing.into_iter().for_each(Passing::finish);
         let (code, asked) = waited?;
         if !asked && !sandboxed && slurmd::may_mean_not_launched(code) {
-            match wait_for_slurmd(calls, &signals)? {
+            match doubts.wait_for_slurmd()? {
                 Waited::Back => return Ok(None),
                 Waited::Ending => return Ok(Some((code, true))),
                 Waited::NotAway => {}
             }
         }
+        let noted =
+            held.as_ref().filter(|_| code != 0 && !asked && !calls.is_closed()).and_then(|h| h.fallback.as_ref());
+        if let Some(why) = noted.and_then(|file| fallback::noted_of_failed(file, begun.elapsed())) {
+            unheld = Some(why);
+            return Ok(Some((code, true)));
+        }
         // Somebody has ended the tasks, as the driver knows.
         let was_ended = held.as_mut().is_some_and(|h| matches!(h.line.hear(), Ok(Some(Said::Ending))));
         let mut asked = asked;
         let doubt = match code {
-            0 if has_other_nodes() && !asked => doubt_of_end(calls, &signals, begun_s, &mut asked)?,
+            0 if has_other_nodes() && !asked => {
+                let driver = held.as_mut().filter(|_| sandboxed).map(|h| &mut h.line);
+                doubts.of_good_end(begun_s, driver, &mut asked)?
+            }
             0 => None,
             _ => (calls.is_closed() || !was_ended && in_doubt(code)).then_some(VERDICT),
         };
         let waits = doubt.filter(|_| !asked);
-        Ok(Some((code, asked || waits.map_or(Ok(false), |limit| hold_back(calls, &signals, limit))?)))
+        Ok(Some((code, asked || waits.map_or(Ok(false), |limit| doubts.hold_back(limit))?)))
     };
     let ended: io::Result<(i32, bool)> = loop {
         match run() {
@@ -421,9 +455,12 @@ fn follow(
         Ok(ended) => ended,
         Err(e) => {
             protocol::say!("joulepoint: {}: {e}", real.get_program().to_string_lossy());
-            return 126;
+            return Followed::Ended(126);
         }
     };
+    if let Some(why) = unheld {
+        return Followed::Unheld(why);
+    }
     if !asked && !calls.is_closed() {
         let saved = starts.into_iter().filter_map(|start| streams.save(calls, name, start).transpose());
         let outputs = saved.collect::<io::Result<_>>();
@@ -436,39 +473,7 @@ fn follow(
             protocol::say!("joulepoint: the end of this step cannot be remembered: {e}");
         }
     }
-    code
-}
-
-/// How a wait for a slurmd has ended.
-enum Waited {
-    /// All of the job's nodes have theirs again.
-    Back,
-    /// Somebody asked the step to end, or the wrapper stops the script.
-    Ending,
-    /// None was away.
-    NotAway,
-}
-
-/// Waits while a slurmd of the job's nodes is away, as it is when it is upgraded: a step could not be launched there.
-fn wait_for_slurmd(calls: &Calls, signals: &SignalFd) -> io::Result<Waited> {
-    let (nodes, slurm) = (slurmd::nodes_of_job(), Slurm::new(None));
-    let mut away = slurmd::away(&slurm, &nodes);
-    if away.is_empty() {
-        return Ok(Waited::NotAway);
-    }
-    protocol::say!(
-        "joulepoint: srun could not launch the step: no slurmd on {}; it is launched again when that is back",
-        away.join(",")
-    );
-    while !away.is_empty() {
-        let until = Instant::now() + SLURMD_AGAIN;
-        if is_asked_to_end(signals, until)? || calls.is_closed() {
-            return Ok(Waited::Ending);
-        }
-        away = slurmd::away(&slurm, &nodes);
-    }
-    protocol::say!("joulepoint: the step is launched again");
-    Ok(Waited::Back)
+    Followed::Ended(code)
 }
 
 /// Ends the step as `srun` does when nobody reads what it writes: as if the stand-in were asked to.
@@ -479,65 +484,6 @@ fn end() {
 
 fn has_other_nodes() -> bool {
     std::env::var("SLURM_JOB_NUM_NODES").is_ok_and(|n| n != "1")
-}
-
-/// How long the wrapper's word is to be waited for, though the step that began then seems to have ended well: `srun` says 0 of
-/// a task that died with its node. Slurm takes the job's nodes away, or has left one to it that has booted since. Where
-/// slurmctld does not answer it is asked again for a while, unless the script is stopped or somebody has `asked` the step
-/// to end.
-fn doubt_of_end(calls: &Calls, signals: &SignalFd, begun_s: f64, asked: &mut bool) -> io::Result<Option<Duration>> {
-    let Some(job) = std::env::var("SLURM_JOB_ID").ok().and_then(|id| id.parse().ok()) else { return Ok(None) };
-    let mut trouble = None;
-    let wanted = |pause| {
-        match is_asked_to_end(signals, Instant::now() + pause) {
-            Ok(is_asked) => *asked = is_asked,
-            Err(e) => trouble = Some(e),
-        }
-        !*asked && trouble.is_none() && !calls.is_closed()
-    };
-    let waits = |e: &slurm::Error| {
-        protocol::say!("joulepoint: slurmctld has to say whether the nodes of this step are still there: {e}");
-    };
-    let slurm = Slurm::new(None);
-    let known = slurm.job_in_the_end(job, wanted, waits);
-    let is_over = known.as_ref().is_some_and(|job| !matches!(job.state, JobState::Running | JobState::Suspended));
-    if let Some(e) = trouble {
-        return Err(e);
-    }
-    if is_over || calls.is_closed() {
-        return Ok(Some(VERDICT));
-    }
-    let since_s = known.and_then(|job| job.start_s).map_or(begun_s, |start_s| start_s.max(begun_s));
-    let booted = slurmd::has_booted(&slurm, &slurmd::nodes_of_job(), since_s);
-    Ok(booted.map(|node| {
-        protocol::say!("joulepoint: {node} has booted while this step ran there: its tasks are gone");
-        LEASE
-    }))
-}
-
-/// Keeps the script from going on to its next step when a node died: the wrapper hears of it and stops the script.
-/// Tells whether it did.
-fn hold_back(calls: &Calls, signals: &SignalFd, limit: Duration) -> io::Result<bool> {
-    let begun = Instant::now();
-    loop {
-        let limit = if calls.is_closed() { LEASE } else { limit };
-        if begun.elapsed() > limit {
-            return Ok(calls.is_closed());
-        }
-        if is_asked_to_end(signals, Instant::now() + LOOK)? {
-            return Ok(true);
-        }
-    }
-}
-
-/// Whether somebody asks this process to end before a moment.
-fn is_asked_to_end(signals: &SignalFd, until: Instant) -> io::Result<bool> {
-    while comes_before(signals, until)? {
-        if signals.read_signal()?.is_some_and(|s| ENDING.iter().any(|e| *e as u32 == s.ssi_signo)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 fn spawn(real: &mut Command) -> io::Result<(Child, SignalFd)> {
@@ -584,15 +530,5 @@ fn wait(mut child: Child, signals: &SignalFd, mut driver: Option<&mut Line>) -> 
         if number != Signal::SIGCHLD && signal.ssi_code != libc::SI_KERNEL {
             host::processes::signal(child.id() as i32, number as i32);
         }
-    }
-}
-
-/// Whether a signal comes before `limit`.
-fn comes_before(signals: &SignalFd, limit: Instant) -> io::Result<bool> {
-    let left = PollTimeout::try_from(limit.saturating_duration_since(Instant::now())).unwrap_or(PollTimeout::MAX);
-    match nix::poll::poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], left) {
-        Ok(ready) => Ok(ready > 0),
-        Err(nix::errno::Errno::EINTR) => Ok(true),
-        Err(e) => Err(e.into()),
     }
 }

@@ -8,6 +8,7 @@ use engines::criu;
 use engines::hook::Commands;
 use host::linked;
 use host::mail;
+use host::unsuited::{self, Me, Unsuited};
 use job::cluster::Controller;
 use job::identity::Identity;
 use options::size::PARTS_CURE;
@@ -16,7 +17,6 @@ use protocol::{Event, Plan, PlanRequest, Record, Request, Setting, Source};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use steps::calls::{LAUNCHERS, fingerprint};
-use steps::unsuited::{self, Me, Unsuited};
 use worlds::kinds::{self, Launcher};
 use worlds::ranks;
 

@@ -4,6 +4,7 @@ use super::{Ended, Init};
 use crate::dumping::flush::Unpacked;
 use crate::dumping::progress::Progress;
 use crate::dumping::release;
+use crate::fallback;
 use crate::files::SHARED_MEMORY;
 use crate::frozen::{self, Frozen};
 use crate::line::Said;
@@ -72,7 +73,8 @@ impl Init<'_> {
             .stderr(Stdio::from(end(err)?))
             // PMIx would otherwise ask munge for a credential, at a socket outside of the sandbox.
             .env("PMIX_MCA_psec", "native")
-            .env_remove("FT_ENERGY_DONE_FD");
+            .env_remove("FT_ENERGY_DONE_FD")
+            .envs(self.task.fallback.iter().map(|file| (fallback::VARIABLE, file)));
         if self.task.own_network {
             command.envs(LOCAL_LAUNCH);
             if OF_UCX.iter().all(|name| std::env::var_os(name).is_none()) {

@@ -47,6 +47,8 @@ pub(super) struct Step {
     pub(super) teller: Line,
     /// Whether the script ends it.
     pub(super) is_ending: bool,
+    /// Whether it waits to hear that all of its tasks have told how they ended.
+    pub(super) asks: bool,
 }
 
 impl Task {
@@ -84,6 +86,20 @@ impl State {
         for step in self.steps.values_mut().filter(|step| step.call == call) {
             // One that is gone needs no word.
             let _ = step.teller.tell(&Said::Ending);
+        }
+    }
+
+    /// Tells who stands for the `srun` of a call, and asks, that all of its tasks have told how they ended. Of a call that has
+    /// shown no task nothing is known.
+    pub(super) fn answer(&mut self, call: &str) {
+        let of_call = || self.tasks.values().filter(|t| t.member.call == call);
+        let all = of_call().next().map_or(0, |t| t.member.tasks as usize);
+        if of_call().filter(|t| t.ended.is_some()).count() < all {
+            return;
+        }
+        for step in self.steps.values_mut().filter(|step| step.call == call && step.asks) {
+            step.asks = false;
+            let _ = step.teller.tell(&Said::EndedWell);
         }
     }
 

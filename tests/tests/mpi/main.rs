@@ -3,6 +3,7 @@
 
 mod coordinated;
 mod ends;
+mod fallback;
 mod mpich;
 mod planned;
 mod together;

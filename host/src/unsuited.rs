@@ -1,7 +1,7 @@
 //! Names what a script uses that a sandbox would break, before it is put into one.
 
-use host::linked::{self, Script};
-use host::shell::{self, base};
+use crate::linked::{self, Script};
+use crate::shell::{self, base};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
