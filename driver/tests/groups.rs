@@ -12,7 +12,9 @@ use planner::CAUGHT_UP;
 use protocol::{Event, Phase};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
 use world::{Chances, check_orders, play_record};
 
 const SEEDS: u64 = 3000;
@@ -85,16 +87,20 @@ fn no_group_goes_back_that_did_not_fail() {
         play(seed);
         return;
     }
-    let mut counts = [0; 8];
     std::panic::set_hook(Box::new(|_| {}));
-    for seed in 0..SEEDS {
-        let more = catch_unwind(|| play(seed)).unwrap_or_else(|cause| {
-            let _ = std::panic::take_hook();
+    let tried = |seed: u64| {
+        catch_unwind(|| play(seed)).unwrap_or_else(|cause| {
             eprintln!("SEED={seed} fails");
             resume_unwind(cause)
-        });
-        counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
-    }
+        })
+    };
+    let sum = |a: [u64; 8], b: [u64; 8]| std::array::from_fn(|i| a[i] + b[i]);
+    let parts = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let of_part = |part: usize| (part as u64..SEEDS).step_by(parts).map(tried).fold([0; 8], sum);
+    let counts = thread::scope(|scope| {
+        let all: Vec<_> = (0..parts).map(|part| scope.spawn(move || of_part(part))).collect();
+        all.into_iter().map(|part| part.join().unwrap_or_else(|cause| resume_unwind(cause))).fold([0; 8], sum)
+    });
     let _ = std::panic::take_hook();
     let [restarts, loans, lacking, refused, seen, late, together, to_lines] = counts;
     println!(
