@@ -9,9 +9,11 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::cgroups::Cgroups;
-use crate::process::environ::environ;
 use crate::process::{parse_stat, real_uid};
 use crate::{Error, Processes, sysfs};
+
+/// An environment longer than this is searched only so far.
+const ENVIRON_LIMIT: u64 = 2 * 1024 * 1024;
 
 /// Processes outside of every step in `procs` that are in the job's cgroups, or are user `uid`'s and carry
 /// `SLURM_JOB_ID=job_id`.
@@ -33,7 +35,7 @@ pub fn orphans(proc_root: &Path, procs: &Processes, job_id: u32, uid: u32) -> Re
             continue;
         }
         let owned = read(&path.join("status"), 64 * 1024).and_then(|s| real_uid(&s)) == Some(uid);
-        if owned && environ(&path).is_some_and(|e| names_job(&e, job_id)) {
+        if owned && read(&path.join("environ"), ENVIRON_LIMIT).is_some_and(|e| names_job(&e, job_id)) {
             found.push(pid);
         }
     }

@@ -7,10 +7,14 @@ use energy::{JobCpu, Processes, StepCpu};
 use protocol::Incarnation;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// An environment longer than this is searched only so far, bytes.
+const ENVIRON_LIMIT: u64 = 2 << 20;
 
 /// Set by the wrapper for all that it starts.
 const MARK: &[u8] = b"JOULEPOINT_RUN=";
@@ -77,7 +81,8 @@ impl Lives {
             return *known;
         }
         let mut life = Life { restart_count: None, is_protected: false };
-        for (restart_count, is_protected) in step.pids.iter().filter_map(|pid| self.told(*pid, job)) {
+        let told = |pid: i32| Lives::told(&energy::environ(&self.proc_root.join(pid.to_string()))?, job);
+        for (restart_count, is_protected) in step.pids.iter().filter_map(|pid| told(*pid)) {
             life.restart_count = life.restart_count.or(Some(restart_count));
             life.is_protected |= is_protected;
         }
@@ -87,9 +92,16 @@ impl Lives {
         life
     }
 
+    /// The environment of a process, however long the kernel takes: whoever says that nothing of a job is left must know.
+    fn environ(&self, pid: i32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let path = self.proc_root.join(pid.to_string()).join("environ");
+        let read = std::fs::File::open(path).and_then(|f| f.take(ENVIRON_LIMIT).read_to_end(&mut bytes));
+        if read.is_ok() { bytes } else { Vec::new() }
+    }
+
     /// The restart count in a process's environment, and whether a wrapper of ours started it; none if it is not the job's.
-    fn told(&self, pid: i32, job: u32) -> Option<(u32, bool)> {
-        let environ = energy::environ(&self.proc_root.join(pid.to_string()))?;
+    fn told(environ: &[u8], job: u32) -> Option<(u32, bool)> {
         let wanted = format!("SLURM_JOB_ID={job}");
         let entries = || environ.split(|b| *b == 0);
         entries().find(|entry| *entry == wanted.as_bytes())?;
@@ -124,7 +136,9 @@ impl Lives {
         let owner = |pid: i32| std::fs::metadata(self.proc_root.join(pid.to_string())).map(|m| m.uid());
         let is_its = |(restart_count, is_protected)| is_protected && restart_count <= of.restart_count;
         let is_stray = |pid: &i32| {
-            !in_steps.contains(pid) && owner(*pid).is_ok_and(&whose) && self.told(*pid, of.job).is_some_and(is_its)
+            !in_steps.contains(pid)
+                && owner(*pid).is_ok_and(&whose)
+                && Lives::told(&self.environ(*pid), of.job).is_some_and(is_its)
         };
         pids.filter(is_stray).collect()
     }

@@ -5,10 +5,10 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An environment longer than this is read only so far, bytes.
 const LONGEST: u64 = 2 << 20;
@@ -16,14 +16,19 @@ const LONGEST: u64 = 2 << 20;
 /// Longest wait for one; others take microseconds.
 const LIMIT: Duration = Duration::from_millis(50);
 
-/// Most processes of one user that are waited for; no more of them are asked meanwhile.
-const MOST_OF_USER: usize = 8;
+/// Most processes of one user that are waited for within [`SPAN`]; no more of them are asked meanwhile.
+const MOST_OF_USER: usize = 4;
+
+/// For so long a process that did not answer counts.
+const SPAN: Duration = Duration::from_secs(10);
 
 type Answer = Option<Vec<u8>>;
 
-/// The environment of a process by its folder below `/proc`; none of one that is gone or does not answer.
+/// The environment of a process by its folder below `/proc`; none of one that is gone or does not answer. Not for who must know
+/// that a process is none of a job's.
 pub fn environ(process: &Path) -> Option<Vec<u8>> {
-    static ALL: Mutex<Readers<File>> = Mutex::new(Readers { idle: None, waiting: Vec::new(), open: open_file });
+    static ALL: Mutex<Readers<File>> =
+        Mutex::new(Readers { idle: None, waiting: Vec::new(), open: open_file, span: SPAN });
     let uid = fs::metadata(process).ok()?.uid();
     ALL.lock().unwrap_or_else(PoisonError::into_inner).read(process.join("environ"), uid)
 }
@@ -42,6 +47,7 @@ struct Reader {
 struct Waiting {
     path: PathBuf,
     uid: u32,
+    since: Instant,
     told: Receiver<Answer>,
 }
 
@@ -49,18 +55,19 @@ struct Readers<F> {
     idle: Option<Reader>,
     waiting: Vec<Waiting>,
     open: fn(&Path) -> Option<F>,
+    span: Duration,
 }
 
 impl<F: Read + 'static> Readers<F> {
     fn read(&mut self, path: PathBuf, uid: u32) -> Answer {
-        // One that has answered late ends, since nobody asks it any more.
-        self.waiting.retain(|one| one.told.recv_timeout(Duration::ZERO) == Err(RecvTimeoutError::Timeout));
+        // A reader that has answered late ends, since nobody asks it any more.
+        self.waiting.retain(|one| one.since.elapsed() < self.span || one.told.try_recv() == Err(TryRecvError::Empty));
         let of_user = self.waiting.iter().filter(|one| one.uid == uid);
         if of_user.clone().any(|one| one.path == path) || of_user.count() >= MOST_OF_USER {
             return None;
         }
         let open = self.open;
-        let reader = self.idle.take().unwrap_or_else(|| Reader::start(open));
+        let reader = self.idle.take().or_else(|| Reader::start(open))?;
         reader.ask.send(path.clone()).ok()?;
         match reader.told.recv_timeout(LIMIT) {
             Ok(answer) => {
@@ -69,7 +76,7 @@ impl<F: Read + 'static> Readers<F> {
             }
             Err(_) => {
                 tracing::warn!(path = %path.display(), "a process does not show its environment; its storage may hang");
-                self.waiting.push(Waiting { path, uid, told: reader.told });
+                self.waiting.push(Waiting { path, uid, since: Instant::now(), told: reader.told });
                 None
             }
         }
@@ -77,9 +84,10 @@ impl<F: Read + 'static> Readers<F> {
 }
 
 impl Reader {
-    fn start<F: Read + 'static>(open: fn(&Path) -> Option<F>) -> Reader {
+    /// None if the machine has no room for a thread.
+    fn start<F: Read + 'static>(open: fn(&Path) -> Option<F>) -> Option<Reader> {
         let ((ask, asked), (tell, told)) = (channel::<PathBuf>(), channel());
-        thread::spawn(move || {
+        let read = move || {
             for path in asked {
                 let mut bytes = Vec::new();
                 let read = open(&path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes).ok());
@@ -87,8 +95,9 @@ impl Reader {
                     return;
                 }
             }
-        });
-        Reader { ask, told }
+        };
+        thread::Builder::new().spawn(read).ok()?;
+        Some(Reader { ask, told })
     }
 }
 
@@ -106,7 +115,7 @@ mod tests {
         };
         let fine = dir.path().join("fine");
         fs::write(&fine, "A=1\0").unwrap();
-        let mut all = Readers { idle: None, waiting: Vec::new(), open: open_file };
+        let mut all = Readers { idle: None, waiting: Vec::new(), open: open_file, span: Duration::ZERO };
         let pipes: Vec<PathBuf> = (0..MOST_OF_USER).map(pipe).collect();
         for path in &pipes {
             assert_eq!(all.read(path.clone(), 1000), None);
@@ -114,7 +123,7 @@ mod tests {
         }
         assert_eq!(all.read(pipes[0].clone(), 1000), None, "it is not asked twice");
         assert_eq!((all.waiting.len(), all.read(fine.clone(), 1000)), (MOST_OF_USER, None));
-        drop(fs::OpenOptions::new().write(true).open(&pipes[3]).unwrap());
+        drop(fs::OpenOptions::new().write(true).open(&pipes[2]).unwrap());
         let begun = std::time::Instant::now();
         while all.read(fine.clone(), 1000).is_none() {
             assert!(begun.elapsed() < Duration::from_secs(60));
