@@ -279,7 +279,10 @@ fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
 /// Adds one file at its present length. Other programs may work on it: what they cut off meanwhile becomes zeros. A
 /// file that cannot be opened belongs to another job, or is being removed.
 fn append_padded(tar: &mut Archive, path: &Path) -> io::Result<()> {
-    let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+    let gone = |e: &io::Error| {
+        matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+            || e.raw_os_error() == Some(libc::ELOOP)
+    };
     let metadata = match fs::symlink_metadata(path) {
         Err(e) if gone(&e) => return Ok(()),
         found => found?,
@@ -289,7 +292,7 @@ fn append_padded(tar: &mut Archive, path: &Path) -> io::Result<()> {
     }
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     let file = match opened {
-        Err(e) if gone(&e) || e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+        Err(e) if gone(&e) => return Ok(()),
         opened => opened?,
     };
     let metadata = file.metadata()?;

@@ -93,10 +93,9 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
     }
     task.placement.clone().into_iter().for_each(|placement| end_with(placement, teller.clone(), init.asked.clone()));
     if task.restore.is_none()
-        && let Err((reason, code)) = init.start()
+        && let Err(reason) = init.number()
     {
-        let _ = without_sandbox(task, init.line, &reason);
-        return Ended::Code(code);
+        return without_sandbox(task, init.line, &reason);
     }
     let begun = match &task.restore {
         Some(folder) => init.restore(folder).map_err(|NotBack { reason, of_checkpoint }| {
@@ -106,7 +105,7 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
             }
             (format!("{} could not be restored: {reason}", folder.display()), EXIT_KILLED)
         }),
-        None => Ok(()),
+        None => init.start(),
     };
     match begun.and_then(|()| init.follow()) {
         Ok(ended) => {

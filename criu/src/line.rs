@@ -155,6 +155,8 @@ pub enum Said {
         #[serde(default)]
         sent: Option<Sent>,
     },
+    /// No sandbox can hold the task, whose program has not begun: its step is started again without.
+    Unheld,
     /// Of a step: it will be told to end, so that the end of its tasks is no loss.
     Ending,
     /// Of a step: a signal has killed its `srun`. Slurm ends the tasks then as if their owner had cancelled the step.

@@ -143,16 +143,14 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
 /// The end of a task that has no sandbox. One of a step whose program has not begun is left to who has started the step.
 pub(crate) fn without_sandbox(task: &Task, line: Option<Line>, reason: &str) -> Ended {
     protocol::say!("joulepoint: {reason}");
-    let noted = || {
-        let file = task.fallback.as_deref().filter(|_| task.restore.is_none())?;
-        let node = &task.member.as_ref()?.node;
-        fallback::note(file, &format!("no sandbox holds it on {node}: {reason}")).then_some(())
+    let is_noted = || {
+        let new = task.fallback.as_deref().filter(|_| task.restore.is_none()).zip(task.member.as_ref());
+        new.is_some_and(|(file, of)| {
+            fallback::note_here(file, &format!("no sandbox holds it on {}: {reason}", of.node))
+        })
     };
-    if let Some(line) = line.filter(|_| noted().is_some()) {
-        line.leave(
-            &Said::Ended { code: EXIT_NO_SANDBOX, carried_bytes: [0, 0], asked: false, sent: None },
-            Some(LIMIT),
-        );
+    if let Some(line) = line.filter(|_| is_noted()) {
+        line.leave(&Said::Unheld, Some(LIMIT));
     }
     Ended::Code(EXIT_NO_SANDBOX)
 }
@@ -272,17 +270,16 @@ mod tests {
             [0, 1].map(|_| answered().words::<Said>().collect::<Vec<_>>())
         });
         let member = Member { call: "a.1".into(), rank: 0, tasks: 2, node: "n1".into(), step: None, ranks: None };
-        fallback::prepare(run, "a.1").unwrap();
         let file = fallback::file(run, "a.1");
+        fs::create_dir(run.join(fallback::FOLDER)).unwrap();
         let task = Task { member: Some(member.clone()), fallback: Some(file.clone()), ..Task::default() };
         let from = Task { restore: Some("/checkpoints/1/a.1.0".into()), ..task.clone() };
         for task in [from, task] {
             let line = line::call(run, &Hello::Task(member.clone())).unwrap();
-            assert_eq!(fallback::noted(&file), None);
             assert_eq!(without_sandbox(&task, Some(line), "no namespaces"), Ended::Code(EXIT_NO_SANDBOX));
         }
-        assert_eq!(fallback::noted(&file).as_deref(), Some("no sandbox holds it on n1: no namespaces"));
-        let ended = Said::Ended { code: EXIT_NO_SANDBOX, carried_bytes: [0, 0], asked: false, sent: None };
-        assert_eq!(driver.join().unwrap(), [vec![], vec![ended]]);
+        let noted = fs::read_to_string(file.with_added_extension(fallback::HERE)).unwrap();
+        assert_eq!(noted, "no sandbox holds it on n1: no namespaces\n");
+        assert_eq!(driver.join().unwrap(), [vec![], vec![Said::Unheld]]);
     }
 }

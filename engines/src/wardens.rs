@@ -28,6 +28,9 @@ use tasks::{State, Step, Task};
 /// killed before it could.
 const MEETING_LIMIT: Duration = Duration::from_secs(30);
 
+/// Stands for the exit code of a task that no sandbox can hold.
+const UNHELD: i32 = 126;
+
 /// How a task was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
@@ -137,6 +140,7 @@ impl Wardens {
         state.tasks.clear();
         state.steps.clear();
         state.broken.clear();
+        state.unheld.clear();
         state.killed.clear();
         state.sent.clear();
         state.begun += 1;
@@ -157,8 +161,11 @@ impl Shared {
     /// Hears a task until its line ends.
     fn serve(self: &Arc<Self>, member: Member, line: Line) {
         let Ok(teller) = line.teller() else { return };
-        let id = self.state().number();
-        self.state().tasks.insert(id, Task::new(member.clone(), teller));
+        let mut state = self.state();
+        let id = state.number();
+        state.tasks.insert(id, Task::new(member.clone(), teller));
+        state.end_unheld(&member.call);
+        drop(state);
         for said in line.words::<Said>() {
             // Slurm is asked, which may take a while: not under the lock.
             let said = match said {
@@ -195,6 +202,11 @@ impl Shared {
                     self.expect_others(id, &member);
                 }
                 Said::NotRestored => task.loss = Loss::NotRestored,
+                Said::Unheld => {
+                    task.ended = Some(UNHELD);
+                    state.unheld.insert(member.call.clone());
+                    state.end_unheld(&member.call);
+                }
                 said => task.said = Some(said),
             }
             state.restore(&member);
@@ -251,6 +263,7 @@ impl Shared {
         let mut state = self.state();
         if state.steps.remove(&id).is_some() {
             state.tasks.retain(|_, t| t.member.call != call);
+            state.unheld.remove(&call);
         }
     }
 }

@@ -74,7 +74,7 @@ export! {
         check(native().MPI_Init_thread(argc, argv, required.min(MPI_THREAD_SERIALIZED as Int), provided))?;
         capped(provided);
         if required > MPI_THREAD_SERIALIZED as Int {
-            fallback::note_early("it asks for MPI_THREAD_MULTIPLE, which is not served between nodes");
+            fallback::note("it asks for MPI_THREAD_MULTIPLE, which is not served between nodes");
         }
         join(layout);
         Ok(())

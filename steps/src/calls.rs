@@ -150,8 +150,10 @@ impl Calls {
         let mut words = value.splitn(3, |b| *b == b':').map(|word| OsString::from_vec(word.to_vec()));
         let (job, life, folder) = (words.next()?, words.next()?.into_string().ok()?, PathBuf::from(words.next()?));
         let calls = Calls { folder, life: Some(life) };
-        let is_ours = job == std::env::var_os("SLURM_JOB_ID").unwrap_or_default() && calls.folder.is_dir();
-        (is_ours && !calls.is_over()).then_some(calls)
+        let is_of_job = job == std::env::var_os("SLURM_JOB_ID").unwrap_or_default();
+        // Unknown is yes: a step would be in no record.
+        let is_ours = is_of_job && storage::is_there(&calls.folder, PATIENCE).unwrap_or(true);
+        (is_ours && !calls.is_over(PATIENCE)).then_some(calls)
     }
 
     /// What the script must see so that its calls are remembered.
@@ -162,7 +164,7 @@ impl Calls {
             ("PATH".to_string(), format!("{}:{path}", self.bin().display())),
             (
                 VARIABLE.to_string(),
-                format!("{job}:{}:{}", self.now_living().unwrap_or_default(), self.folder.display()),
+                format!("{job}:{}:{}", self.now_living(PATIENCE).unwrap_or_default(), self.folder.display()),
             ),
         ]
     }
@@ -187,19 +189,28 @@ impl Calls {
         }
     }
 
-    /// Whether the script is being stopped, or has begun anew.
+    /// Whether the script is being stopped, or has begun anew. Asked often, by who has signals to hear, too.
     pub fn is_closed(&self) -> bool {
-        storage::is_there(&self.closed(), PATIENCE).unwrap_or(false) || self.is_over()
+        self.is_closed_by(Patience::NONE)
+    }
+
+    /// The same before something is written down for good.
+    pub fn is_closed_for_certain(&self) -> bool {
+        self.is_closed_by(PATIENCE)
+    }
+
+    fn is_closed_by(&self, patience: Patience) -> bool {
+        storage::is_there(&self.closed(), patience).unwrap_or(false) || self.is_over(patience)
     }
 
     /// Unknown is no: who is left of an earlier beginning is rare, and a storage that fails is not.
-    fn is_over(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| self.now_living().is_some_and(|now| now != *life))
+    fn is_over(&self, patience: Patience) -> bool {
+        self.life.as_ref().is_some_and(|life| self.now_living(patience).is_some_and(|now| now != *life))
     }
 
     /// The present beginning of the script; none if it cannot be read.
-    fn now_living(&self) -> Option<String> {
-        let read = storage::read_if_there(&self.folder.join(LIFE), PATIENCE);
+    fn now_living(&self, patience: Patience) -> Option<String> {
+        let read = storage::read_if_there(&self.folder.join(LIFE), patience);
         let read = read.inspect_err(|e| tracing::warn!(%e, "which beginning of the script this is"));
         Some(String::from_utf8_lossy(&read.ok()?.unwrap_or_default()).into_owned())
     }
@@ -210,18 +221,30 @@ impl Calls {
     /// What the file system says.
     pub fn claim(&self, key: &str) -> io::Result<(usize, usize)> {
         let claim = |number: usize| self.claims().join(number.to_string());
+        // A link that was made though the storage said that it was not is known again.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let own = format!("{key}/{}.{}", now.as_nanos(), std::process::id());
+        let is_own =
+            |number: usize| PATIENCE.with(|| fs::read_link(claim(number))).is_ok_and(|to| to == Path::new(&own));
         let mut number = storage::names(&self.claims(), PATIENCE).map_err(io::Error::other)?.len() + 1;
         // Making a link is one act: no two calls get one number, and none is seen without its key.
         loop {
-            match PATIENCE.with(|| symlink(key, claim(number))) {
+            match PATIENCE.with(|| symlink(&own, claim(number))) {
                 Ok(()) => break,
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && is_own(number) => break,
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(e) => return Err(e),
             }
         }
         let mut alike = 0;
         for before in 1..number {
-            alike += usize::from(PATIENCE.with(|| fs::read_link(claim(before)))? == Path::new(key));
+            match PATIENCE.with(|| fs::read_link(claim(before))) {
+                // Those of a version before hold the key alone.
+                Ok(to) => alike += usize::from(to.iter().next().is_some_and(|of| of == key)),
+                // One of an earlier life came late.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
         }
         Ok((number, alike))
     }
@@ -368,8 +391,17 @@ impl Calls {
         Ok(all)
     }
 
+    /// Forgets a call.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn forget(&self, name: &str) -> io::Result<()> {
+        gone(PATIENCE.with(|| fs::remove_file(self.folder.join(format!("{name}.json")))))
+    }
+
     fn forget_all(&self) -> io::Result<()> {
-        self.all()?.iter().try_for_each(|(name, _)| fs::remove_file(self.folder.join(format!("{name}.json"))))
+        self.folder.parent().map_or(Ok(()), crate::fallback::forget)?;
+        self.all()?.iter().try_for_each(|(name, _)| self.forget(name))
     }
 
     fn claims(&self) -> PathBuf {

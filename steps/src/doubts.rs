@@ -25,6 +25,9 @@ const ALL_TOLD: Duration = Duration::from_secs(120);
 /// Time between two looks for a slurmd that is away.
 const SLURMD_AGAIN: Duration = Duration::from_secs(1);
 
+/// Time after which it is looked whether the script is being stopped.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -36,6 +39,16 @@ pub enum Waited {
     Ending,
     /// None was away.
     NotAway,
+}
+
+/// What the driver has heard of a step that has ended well.
+enum Told {
+    /// How each of its tasks has ended.
+    All,
+    /// Somebody asked the step to end.
+    Asked,
+    /// Not of each, for a long time.
+    NotAll,
 }
 
 /// What a call has ended among.
@@ -84,7 +97,14 @@ impl Doubts<'_> {
         driver: Option<&mut Line>,
         asked: &mut bool,
     ) -> io::Result<Option<Duration>> {
-        *asked = driver.map_or(Ok(false), |driver| self.wait_for_all(driver))?;
+        match driver.map_or(Ok(Told::All), |driver| self.wait_for_all(driver))? {
+            Told::All => {}
+            Told::Asked => *asked = true,
+            Told::NotAll => {
+                protocol::say!("joulepoint: not all tasks of this step have told how they ended");
+                return Ok(Some(LEASE));
+            }
+        }
         let job = std::env::var("SLURM_JOB_ID").ok().and_then(|id| id.parse().ok());
         let Some(job) = job.filter(|_| !*asked) else { return Ok(None) };
         let mut trouble = None;
@@ -116,22 +136,24 @@ impl Doubts<'_> {
     }
 
     /// Waits until the driver has heard how each task of the step has ended, or that one is lost: then it stops the script.
-    /// Whether somebody asked the step to end meanwhile.
-    fn wait_for_all(&self, driver: &mut Line) -> io::Result<bool> {
+    fn wait_for_all(&self, driver: &mut Line) -> io::Result<Told> {
         // A driver that is gone, or one of an earlier version, which closes the line, knows nothing of it.
         if driver.tell(&Said::EndedWell).is_err() {
-            return Ok(false);
+            return Ok(Told::All);
         }
-        let begun = Instant::now();
-        while begun.elapsed() < ALL_TOLD && !self.calls.is_closed() {
+        let until = Instant::now() + ALL_TOLD;
+        while Instant::now() < until && !self.calls.is_closed() {
             match driver.hear() {
-                Ok(Some(Said::EndedWell)) | Err(_) => return Ok(false),
-                Ok(Some(Said::Ending)) => return Ok(true),
-                Ok(_) if self.is_asked_to_end(LOOK)? => return Ok(true),
-                Ok(_) => {}
+                Ok(Some(Said::EndedWell)) | Err(_) => return Ok(Told::All),
+                Ok(Some(Said::Ending)) => return Ok(Told::Asked),
+                Ok(_) if self.is_asked_to_end(Duration::ZERO)? => return Ok(Told::Asked),
+                Ok(_) => {
+                    let mut both = [self.signals.as_fd(), driver.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+                    let _ = nix::poll::poll(&mut both, PollTimeout::try_from(AGAIN).unwrap_or(PollTimeout::ZERO));
+                }
             }
         }
-        Ok(false)
+        Ok(Told::NotAll)
     }
 
     /// Keeps the script from going on to its next step when a node died: the wrapper hears of it and stops the script.

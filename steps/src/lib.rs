@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod cancelled;
 mod doubts;
+mod fallback;
 pub mod gathered;
 pub mod groups;
 mod inputs;

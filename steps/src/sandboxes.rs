@@ -275,16 +275,9 @@ impl Sandboxes {
         line::call(&self.run, &Hello::Step { call: call.to_string(), words: words.to_string(), outside, together })
     }
 
-    /// Why no sandbox can hold the tasks of a call, if that was noted.
-    pub fn noted(&self, call: &str) -> Option<String> {
-        fallback::noted(&fallback::file(&self.run, call))
-    }
-
-    /// Where it is noted; none if there is no room for it.
-    pub fn fallback(&self, call: &str) -> Option<PathBuf> {
-        let made = fallback::prepare(&self.run, call);
-        made.inspect_err(|e| tracing::warn!(%e, call, "what no sandbox can hold ends")).ok()?;
-        Some(fallback::file(&self.run, call))
+    /// Where it is noted that no sandbox can hold the tasks of a call after all.
+    pub fn fallback(&self, call: &str) -> PathBuf {
+        fallback::file(&self.run, call)
     }
 
     /// What a call had written at the recovery line, with the folder of the copies; none if the line has it not.

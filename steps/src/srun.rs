@@ -6,6 +6,7 @@
 
 use crate::calls::{self, Call, Calls, End, LAUNCHERS, VARIABLE};
 use crate::doubts::{Doubts, VERDICT, Waited, comes_before};
+use crate::fallback;
 use crate::groups::{shim, words};
 use crate::inputs::{READS_PIPE, hash_input, input, takes_no_input};
 use crate::mpirun;
@@ -15,7 +16,6 @@ use crate::resized;
 use crate::sandboxes::{self, Placed, Sandboxes};
 use crate::slurmd;
 use crate::streams::{self, Inode, Streams, distinct, is_pipe, regular};
-use ::criu::fallback;
 use ::criu::line::{Line, Said};
 use host::mail::now_s;
 use host::supervise::{block_signals, exit_code, unblocked};
@@ -42,6 +42,9 @@ pub const NAME: &str = "srun";
 pub fn names() -> impl Iterator<Item = &'static str> {
     std::iter::once(NAME).chain(LAUNCHERS)
 }
+
+/// What a call writes to a pipe in its first moments may be read twice.
+const BEGINNING: Duration = Duration::from_secs(60);
 
 /// How long a step may take to end that nobody reads any more; then its `srun` is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -74,13 +77,11 @@ pub fn run(name: &str) -> i32 {
     let may_pipe = matches!(place, Some(Ok(_)));
     let asked = Words { name, words: &words };
     let Some((calls, key)) = Calls::of_environment().and_then(|calls| Some((calls, asked.key(may_pipe)?))) else {
-        real.args(&words);
         let why = place.and_then(Result::err).unwrap_or_else(|| READS_PIPE.to_string());
-        if let Some(line) = sandboxes.and_then(|s| outside(&s, "", &asked, why)) {
-            // The driver knows of the step for as long as the real one runs.
-            let _ = line.outlive();
-        }
-        return exec(&mut real);
+        return match sandboxes {
+            Some(_) => unremembered(sandboxes.as_ref(), &asked, why, &mut real),
+            None => exec(real.args(&words)),
+        };
     };
     let claimed = calls.claim(&key).and_then(|(number, before)| {
         let name = format!("{key}.{}", before + 1);
@@ -88,20 +89,22 @@ pub fn run(name: &str) -> i32 {
     });
     match claimed {
         Ok((number, name, known)) => {
-            let place = place.map(|place| sandboxes.as_ref().and_then(|s| s.noted(&name)).map_or(place, Err));
+            let native = sandboxes.as_ref().and_then(|s| fallback::native(&s.fallback(&name)));
+            let place = place.map(|place| native.map_or(place, Err));
             let (streams, place) = streams(place, sandboxes.as_ref(), &calls, &name);
             if let Some(code) = known.as_ref().and_then(|call| streams.replayed(&calls, number, call)) {
                 return code;
             }
             let one = Asked { calls: &calls, name: &name, words: &asked, before: known.is_some() };
             let call = fresh(number, key, &asked, known);
-            let begins = input_begins();
+            let (begins, starts) = (input_begins(), streams.positions());
             let mut held =
                 sandboxes.as_ref().zip(place).and_then(|(s, place)| hold(s, &one, place, &streams, &mut real));
             if held.as_ref().is_some_and(|h| h.sandboxed) {
                 match follow(&calls, &name, call.clone(), &streams, &mut real, held) {
                     Followed::Ended(code) => return code,
                     Followed::Unheld(why) => {
+                        streams.take_back(&starts);
                         protocol::say!("joulepoint: {why}: the step is started again, from its beginning");
                         let Some(again) = real_of(asked.name) else { return 127 };
                         real = again;
@@ -113,20 +116,29 @@ pub fn run(name: &str) -> i32 {
             if held.is_none() {
                 real.args(&words);
             }
+            let streams = streams.own();
             if writes_to_pipe() {
+                // What a call is that nothing is remembered of.
+                calls.forget(&name).unwrap_or_else(|e| protocol::say!("joulepoint: {name}: {e}"));
                 let _ = held.map(|h| h.line.outlive());
                 return exec(&mut real);
             }
-            match follow(&calls, &name, call, &streams.own(), &mut real, held) {
+            match follow(&calls, &name, call, &streams, &mut real, held) {
                 Followed::Ended(code) => code,
                 Followed::Unheld(_) => unreachable!("it is in no sandbox"),
             }
         }
-        Err(e) => {
-            protocol::say!("joulepoint: this step cannot be remembered: {e}");
-            exec(real.args(&words))
-        }
+        Err(e) => unremembered(sandboxes.as_ref(), &asked, format!("it cannot be remembered: {e}"), &mut real),
     }
+}
+
+/// Becomes the real one for a call of which nothing is written down; the driver knows of the step for as long as it runs.
+fn unremembered(sandboxes: Option<&Sandboxes>, asked: &Words, why: String, real: &mut Command) -> i32 {
+    match sandboxes {
+        Some(sandboxes) => drop(outside(sandboxes, "", asked, why).map(Line::outlive)),
+        None => protocol::say!("joulepoint: {}: {why}", asked.text()),
+    }
+    exec(real.args(asked.words))
 }
 
 /// What the script calls: `srun` or a launcher, and with which words.
@@ -261,7 +273,10 @@ fn hold(
         real.env_remove(name);
     }
     real.args(inside);
-    Some(Held { line, sandboxed: true, starts, fallback: sandboxes.fallback(name) })
+    let fallback = sandboxes.fallback(name);
+    let made = fallback::prepare(&fallback);
+    let fallback = made.map(|()| fallback).inspect_err(|e| tracing::warn!(%e, "what no sandbox can hold ends")).ok();
+    Some(Held { line, sandboxed: true, starts, fallback })
 }
 
 /// Where the call's input begins, if it is a file.
@@ -345,7 +360,8 @@ fn without_us(name: &str) -> Option<Command> {
 }
 
 fn exec(real: &mut Command) -> i32 {
-    let why = real.exec();
+    // Another one may have been followed before it.
+    let why = unblocked(real).exec();
     protocol::say!("joulepoint: {}: {why}", real.get_program().to_string_lossy());
     126
 }
@@ -424,12 +440,6 @@ fn follow(
                 Waited::NotAway => {}
             }
         }
-        let noted =
-            held.as_ref().filter(|_| code != 0 && !asked && !calls.is_closed()).and_then(|h| h.fallback.as_ref());
-        if let Some(why) = noted.and_then(|file| fallback::noted_of_failed(file, begun.elapsed())) {
-            unheld = Some(why);
-            return Ok(Some((code, true)));
-        }
         // Somebody has ended the tasks, as the driver knows.
         let was_ended = held.as_mut().is_some_and(|h| matches!(h.line.hear(), Ok(Some(Said::Ending))));
         let mut asked = asked;
@@ -442,7 +452,10 @@ fn follow(
             _ => (calls.is_closed() || !was_ended && in_doubt(code)).then_some(VERDICT),
         };
         let waits = doubt.filter(|_| !asked);
-        Ok(Some((code, asked || waits.map_or(Ok(false), |limit| doubts.hold_back(limit))?)))
+        let asked = asked || waits.map_or(Ok(false), |limit| doubts.hold_back(limit))?;
+        let file = held.as_ref().filter(|_| code != 0 && !asked && !was_ended).and_then(|h| h.fallback.as_deref());
+        unheld = file.and_then(fallback::of_failed).filter(|why| !has_given(streams, begun.elapsed(), why));
+        Ok(Some((code, asked)))
     };
     let ended: io::Result<(i32, bool)> = loop {
         match run() {
@@ -458,10 +471,11 @@ fn follow(
             return Followed::Ended(126);
         }
     };
-    if let Some(why) = unheld {
+    let is_closed = calls.is_closed_for_certain();
+    if let Some(why) = unheld.filter(|_| !is_closed) {
         return Followed::Unheld(why);
     }
-    if !asked && !calls.is_closed() {
+    if !asked && !is_closed {
         let saved = starts.into_iter().filter_map(|start| streams.save(calls, name, start).transpose());
         let outputs = saved.collect::<io::Result<_>>();
         let written = outputs.and_then(|outputs| {
@@ -474,6 +488,16 @@ fn follow(
         }
     }
     Followed::Ended(code)
+}
+
+/// Whether a call has given so much to a pipe in the time that it `lasted` that it must not begin again: who reads it would
+/// read it twice.
+fn has_given(streams: &Streams, lasted: Duration, why: &str) -> bool {
+    let has_given = lasted > BEGINNING && streams.have_passed_on();
+    if has_given {
+        protocol::say!("joulepoint: {why}; it has written to a pipe, and is not started again: write to a file first");
+    }
+    has_given
 }
 
 /// Ends the step as `srun` does when nobody reads what it writes: as if the stand-in were asked to.

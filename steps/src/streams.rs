@@ -77,6 +77,31 @@ impl Streams {
         Streams::default()
     }
 
+    /// Takes back what the call has written since these positions to files that the script has opened for it alone.
+    pub fn take_back(&self, starts: &[(i32, u64)]) {
+        let back = |(descriptor, start): &(i32, u64)| -> io::Result<()> {
+            let mut file = own(*descriptor)?;
+            let adds = fcntl(&file, FcntlArg::F_GETFL)? & libc::O_APPEND != 0;
+            if adds || !matches!(self.sink(*descriptor), Sink::Own) || !file.metadata()?.is_file() {
+                return Ok(());
+            }
+            file.set_len(*start)?;
+            file.seek(io::SeekFrom::Start(*start)).map(drop)
+        };
+        if let Err(e) = starts.iter().try_for_each(back) {
+            protocol::say!("joulepoint: what this step has written before stays: {e}");
+        }
+    }
+
+    /// Whether anything of the call has been passed on to a pipe.
+    pub fn have_passed_on(&self) -> bool {
+        let has = |(sink, descriptor): (&Sink, i32)| match sink {
+            Sink::Spooled(file) => is_pipe(descriptor) && file.metadata().is_ok_and(|m| m.len() > 0),
+            _ => false,
+        };
+        self.0.iter().zip([1, 2]).any(has)
+    }
+
     fn sink(&self, descriptor: i32) -> &Sink {
         &self.0[if descriptor == 2 { 1 } else { 0 }]
     }

@@ -8,6 +8,7 @@ use crate::fallback;
 use crate::files::SHARED_MEMORY;
 use crate::frozen::{self, Frozen};
 use crate::line::Said;
+use crate::patiently::patiently;
 use crate::relay::{self, Relay};
 use crate::task::UCX;
 use crate::{sandbox, seconds, tool};
@@ -54,12 +55,16 @@ impl From<String> for NotBack {
 }
 
 impl Init<'_> {
+    /// Chooses the numbers of the processes that the program will have.
+    pub(super) fn number(&self) -> Result<(), String> {
+        let rank = self.task.member.as_ref().map_or(0, |member| member.rank);
+        sandbox::set_last_pid(sandbox::first_pid(&self.task.run, rank) - 1)
+    }
+
     /// Starts the program; an error carries the exit code that a shell would give.
     pub(super) fn start(&mut self) -> Result<(), (String, i32)> {
         let own = |e: io::Error| (e.to_string(), 126);
-        let rank = self.task.member.as_ref().map_or(0, |member| member.rank);
-        sandbox::set_last_pid(sandbox::first_pid(&self.task.run, rank) - 1).map_err(|e| (e, 126))?;
-        relay::begin(&mut self.relays, &self.task.run.join(relay::BEGAN)).map_err(own)?;
+        patiently(|| relay::begin(&mut self.relays, &self.task.run.join(relay::BEGAN))).map_err(own)?;
         let (name, arguments) = self.task.command.split_first().ok_or(("there is no command".to_string(), 126))?;
         let end = |relay: &Relay| relay.write_end().try_clone_to_owned().map_err(own);
         let (Some(out), Some(err)) = (self.relays.first(), self.relays.last()) else {

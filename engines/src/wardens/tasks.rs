@@ -12,6 +12,8 @@ pub(super) struct State {
     pub(super) steps: BTreeMap<u64, Step>,
     /// Calls of which a task was lost, or has ended with an error of its own: Slurm ends the others for that.
     pub(super) broken: BTreeSet<String>,
+    /// Calls of which no sandbox can hold some task: what others do would be done twice.
+    pub(super) unheld: BTreeSet<String>,
     /// Calls whose `srun` was killed by a signal.
     pub(super) killed: BTreeSet<String>,
     /// By call and rank: what tasks with a part of an MPI program have sent to others, if that was counted.
@@ -108,6 +110,17 @@ impl State {
         let is_other = |t: &&mut Task| t.member.call == of.call && t.member.ranks.is_some() && t.ended.is_none();
         for task in self.tasks.values_mut().filter(is_other) {
             let _ = task.teller.tell(&Order::EndAs { code });
+        }
+    }
+
+    /// Ends the tasks of a call of which one cannot begin, those that call later, too.
+    pub(super) fn end_unheld(&mut self, call: &str) {
+        if !self.unheld.contains(call) {
+            return;
+        }
+        self.broken.insert(call.to_string());
+        for task in self.tasks.values_mut().filter(|t| t.member.call == call && t.ended.is_none()) {
+            let _ = task.teller.tell(&Order::End);
         }
     }
 

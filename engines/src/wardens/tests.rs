@@ -378,6 +378,27 @@ fn a_step_that_has_ended_well_hears_it_when_all_of_its_tasks_have_said_how_they_
 }
 
 #[test]
+fn a_step_of_which_a_task_has_no_sandbox_is_ended_and_none_of_it_is_lost() {
+    let run = tempfile::tempdir().unwrap();
+    let (wardens, lost) = listen(run.path());
+    let begun = |rank| line::call(run.path(), &Hello::Task(member("a.1", rank, 3))).unwrap();
+    let (mut one, other) = (begun(0), begun(1));
+    wait_for(&wardens, 2);
+    one.tell(&Said::Unheld).unwrap();
+    let end = |task: Line| {
+        let mut teller = task.teller().unwrap();
+        assert_eq!(task.words::<Order>().next(), Some(Order::End));
+        teller.tell(&ended(137)).unwrap();
+    };
+    end(other);
+    // One that calls late is of the same step.
+    end(begun(2));
+    wait_for(&wardens, 0);
+    drop(one);
+    assert!(lost.recv_timeout(Duration::from_millis(100)).is_err());
+}
+
+#[test]
 fn who_does_not_know_the_secret_is_no_task() {
     let (run, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (wardens, _) = listen(run.path());

@@ -2,31 +2,26 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use std::cell::Cell;
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Names the file in which it is noted; without it nobody would start the program again.
 const VARIABLE: &str = "JOULEPOINT_FALLBACK";
 
-/// How the name of the file goes on in which stands what ends a program, if at all, as soon as it has looked.
-const EARLY: &str = ".early";
+/// For so long a note is new: a program may ask again and again for what it does not get.
+const NEW: Duration = Duration::from_secs(10);
 
-/// Notes what is in the way.
+/// Notes what is in the way: if the program ends soon, it was for that.
 pub fn note(reason: &str) {
-    write("", reason);
-}
-
-/// Notes what is in the way of a program that is particular about it, as others are not.
-pub fn note_early(reason: &str) {
-    write(EARLY, reason);
-}
-
-fn write(end: &str, reason: &str) {
-    let Some(mut path) = std::env::var_os(VARIABLE) else { return };
-    path.push(end);
-    // The program hears of it in any case.
-    let _ = OpenOptions::new().append(true).create(true).open(path).and_then(|mut f| writeln!(f, "{reason}"));
+    static LAST: Mutex<Option<(Instant, String)>> = Mutex::new(None);
+    let Some(path) = std::env::var_os(VARIABLE) else { return };
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.as_ref().is_none_or(|(at, said)| said != reason || at.elapsed() > NEW) {
+        *last = Some((Instant::now(), reason.to_owned()));
+        // The program hears of it in any case.
+        let _ = std::fs::write(path, format!("{reason}\n"));
+    }
 }
 
 /// Tells that two threads are in MPI at once, though at most `MPI_THREAD_SERIALIZED` is provided.

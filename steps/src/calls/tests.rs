@@ -125,7 +125,7 @@ fn a_stand_in_of_an_earlier_beginning_counts_for_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let calls = Calls::open(dir.path(), &[]).unwrap();
     calls.begin().unwrap();
-    let of_stand_in = Calls { life: calls.now_living(), ..calls.clone() };
+    let of_stand_in = Calls { life: calls.now_living(PATIENCE), ..calls.clone() };
     assert!(!of_stand_in.is_closed() && !calls.is_closed());
     calls.begin().unwrap();
     assert!(of_stand_in.is_closed() && !calls.is_closed());
@@ -152,7 +152,7 @@ fn a_storage_that_fails_makes_no_call_another_one_and_none_that_ended_one_that_h
     calls.begin().unwrap();
     assert_eq!((calls.claim("a").unwrap(), calls.claim("a").unwrap()), ((1, 0), (2, 1)));
     calls.write("a.1", &call("a", 1.0, Some((2.0, 0)))).unwrap();
-    let of_stand_in = Calls { life: calls.now_living(), ..calls.clone() };
+    let of_stand_in = Calls { life: calls.now_living(PATIENCE), ..calls.clone() };
     let fails = |op: &str| storage.obey(&format!("fault error=ESTALE op={op} times=2").parse().unwrap()).unwrap();
     fails("open");
     assert!(calls.read("a.1").unwrap().is_some_and(|call| call.ended.is_some()));

@@ -25,18 +25,32 @@ int sum_over_windows(int mine) {
     MPI_Win_free(&window);
     return sum;
 }
+int have_windows(void) {
+    int *shown;
+    MPI_Win window;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (MPI_Win_allocate(4, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &shown, &window)) return 0;
+    MPI_Win_free(&window);
+    return 1;
+}
 "#;
 
-/// The number that the first rank reads, and the ranks' own, in one sum.
+/// The number that the first rank reads, and the ranks' own, in one sum; or, asked to cope, whether there are windows.
 const WINDOWS: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
-int sum_over_windows(int mine);
+int sum_over_windows(int mine), have_windows(void);
 int main(int count, char **words) {
     int rank, mine;
     MPI_Init(&count, &words);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     mine = rank;
+    if (count > 1) {
+        int have = have_windows();
+        if (rank == 0) printf("windows %d\n", have);
+        MPI_Finalize();
+        return 0;
+    }
     if (rank == 0 && scanf("%d", &mine) != 1) MPI_Abort(MPI_COMM_WORLD, 9);
     int sum = sum_over_windows(mine);
     if (rank == 0) printf("sum %d\n", sum);
@@ -113,6 +127,8 @@ fn programs_that_need_what_is_not_served_run_natively_and_it_is_said() -> Result
         "echo 100 >number\n\
          srun --mpi=pmix -n4 {windows} <number >windows.out; echo windows $?\n\
          mpirun -n 4 {windows} <<<200; echo mpirun $?\n\
+         mpirun -n 4 {windows} <<<300 | tee piped.out; echo piped ${{PIPESTATUS[0]}}\n\
+         srun --mpi=pmix -n4 {windows} copes; echo copes $?\n\
          srun --mpi=pmix -n4 {threads} looks | sed 's/^/looks: /'; echo looks ${{PIPESTATUS[0]}}\n\
          srun --mpi=pmix -n4 {threads} trusts; echo trusts $?\n\
          srun --mpi=pmix -n4 {threads} without; echo without $?"
@@ -120,12 +136,17 @@ fn programs_that_need_what_is_not_served_run_natively_and_it_is_said() -> Result
     let job = site.submit(USER, &folder, &options(&["-N2"]), &script)?;
     let run = ended(&site, &folder, job)?;
     let said = said(&folder, job);
-    for code in ["windows 0\n", "mpirun 0\n", "looks 0\n", "trusts 0\n", "without 0\n"] {
+    for code in ["windows 0\n", "mpirun 0\n", "piped 0\n", "copes 0\n", "looks 0\n", "trusts 0\n", "without 0\n"] {
         ensure!(said.contains(code), "{code}: {said}\n{run:#}");
     }
     let of_windows = std::fs::read_to_string(folder.join("windows.out"))?;
     ensure!(of_windows.lines().filter(|line| *line == "sum 106").count() == 1, "{of_windows}\n{said}");
     ensure!(said.lines().filter(|line| *line == "sum 206").count() == 1, "{said}");
+    let piped = std::fs::read_to_string(folder.join("piped.out"))?;
+    ensure!(piped.lines().filter(|line| *line == "sum 306").count() == 1, "{piped}\n{said}");
+    // Who copes is left alone, and keeps its checkpoints.
+    ensure!(said.contains("\nwindows 0\ncopes 0\n"), "{said}");
+    ensure!(!said.contains(&format!("no checkpoint while srun --mpi=pmix -n4 {windows} copes")), "{said}");
     ensure!(said.contains("looks: sum 44850\n") && said.lines().any(|line| line == "sum 44850"), "{said}");
     for (call, why) in [
         (format!("srun --mpi=pmix -n4 {windows}"), "it calls MPI_Win_allocate, which is not served between nodes"),
@@ -136,6 +157,6 @@ fn programs_that_need_what_is_not_served_run_natively_and_it_is_said() -> Result
         ensure!(said.contains(&format!("no checkpoint while {call} runs: {why}")), "{call}: {said}");
     }
     ensure!(!said.contains(&format!("no checkpoint while srun --mpi=pmix -n4 {threads} without")), "{said}");
-    ensure!(said.matches("the step is started again, from its beginning").count() == 4, "{said}");
+    ensure!(said.matches("the step is started again, from its beginning").count() == 5, "{said}");
     Ok(())
 }
