@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use steps::calls::Calls;
+use steps::calls::{Call, Calls, End};
 use steps::sandboxes::Sandboxes;
 
 const JOULEPOINT: &str = env!("CARGO_BIN_EXE_joulepoint");
@@ -386,4 +386,31 @@ fn a_killed_wrapper_does_not_run_the_first_of_three_steps_again() {
         let runs = ["steps", "script", "none"].map(|resume| scope.spawn(move || run(resume)));
         assert_eq!(runs.map(|r| r.join().unwrap()), [[1, 2, 1], [2, 2, 1], [2, 2, 1]]);
     });
+}
+
+#[test]
+fn a_storage_that_fails_makes_no_step_another_one_and_none_that_ended_one_that_has_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = faultfs::FaultFs::new(faultfs::Settings::default());
+    let Ok(_mounted) = storage.mount(dir.path()) else {
+        println!("skipped: no file system can be mounted here");
+        return;
+    };
+    let calls = Calls::open(dir.path(), &[]).unwrap();
+    calls.begin().unwrap();
+    assert_eq!((calls.claim("a").unwrap(), calls.claim("a").unwrap()), ((1, 0), (2, 1)));
+    let ended = Some(End { at_s: 2.0, code: 0, outputs: Vec::new() });
+    let (key, command) = ("a".to_string(), "a".to_string());
+    calls.write("a.1", &Call { number: 1, key, command, begun_s: 1.0, ended, targets: Vec::new() }).unwrap();
+    let fail = |ops: &[&str]| {
+        for op in ops {
+            storage.obey(&format!("fault error=ESTALE op={op} times=2").parse().unwrap()).unwrap();
+        }
+    };
+    fail(&["open"]);
+    assert!(calls.read("a.1").unwrap().is_some_and(|call| call.ended.is_some()));
+    fail(&["opendir", "readdir", "readlink", "symlink"]);
+    assert_eq!(calls.claim("a").unwrap(), (3, 2));
+    fail(&["opendir", "readdir", "open"]);
+    assert_eq!(calls.settle(None, 5.0, None).unwrap().kept_until_s, Some(2.0));
 }

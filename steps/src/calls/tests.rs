@@ -140,30 +140,3 @@ fn numbers_and_turns_are_counted_together() {
     calls.begin().unwrap();
     assert_eq!(calls.claim("a").unwrap(), (1, 0));
 }
-#[test]
-fn a_storage_that_fails_makes_no_call_another_one_and_none_that_ended_one_that_has_not() {
-    let dir = tempfile::tempdir().unwrap();
-    let storage = faultfs::FaultFs::new(faultfs::Settings { seed: 7, ..faultfs::Settings::default() });
-    let Ok(_mounted) = storage.mount(dir.path()) else {
-        println!("skipped: no file system can be mounted here");
-        return;
-    };
-    let calls = Calls::open(dir.path(), &[]).unwrap();
-    calls.begin().unwrap();
-    assert_eq!((calls.claim("a").unwrap(), calls.claim("a").unwrap()), ((1, 0), (2, 1)));
-    calls.write("a.1", &call("a", 1.0, Some((2.0, 0)))).unwrap();
-    let of_stand_in = Calls { life: calls.now_living(PATIENCE), ..calls.clone() };
-    let fails = |op: &str| storage.obey(&format!("fault error=ESTALE op={op} times=2").parse().unwrap()).unwrap();
-    fails("open");
-    assert!(calls.read("a.1").unwrap().is_some_and(|call| call.ended.is_some()));
-    fails("open");
-    assert!(!of_stand_in.is_closed());
-    for op in ["opendir", "readdir", "readlink", "symlink"] {
-        fails(op);
-    }
-    assert_eq!(calls.claim("a").unwrap(), (3, 2));
-    for op in ["opendir", "readdir", "open"] {
-        fails(op);
-    }
-    assert_eq!(calls.settle(None, 5.0, None).unwrap().kept_until_s, Some(2.0));
-}
