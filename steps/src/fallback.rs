@@ -18,7 +18,10 @@ const NATIVE: &str = "native";
 const ENDED: &str = "ended";
 
 /// A step that has gone on for so long after a note has not ended for it.
-const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// The same of one whose tasks somebody seems to have ended: so it looks, too, when Slurm ends the others for the first that fails.
+pub const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Makes room for what may be noted of a call, and forgets what was noted of its earlier lives.
 ///
@@ -48,9 +51,9 @@ pub fn native(file: &Path) -> Option<String> {
     first_line(&file.with_added_extension(NATIVE))
 }
 
-/// Why the call with this file, which has just failed, is to be started again without sandboxes, if so. Other nodes may have
-/// noted it a moment ago.
-pub fn of_failed(file: &Path) -> Option<String> {
+/// Why the call with this file, which has just failed, is to be started again without sandboxes, if that was noted within this
+/// time. Other nodes may have noted it a moment ago.
+pub fn of_failed(file: &Path, within: Duration) -> Option<String> {
     // A node that changes a folder asks the server for what is in it.
     let ended = file.with_added_extension(ENDED);
     let now = patiently(|| {
@@ -61,7 +64,7 @@ pub fn of_failed(file: &Path) -> Option<String> {
     let now = now.ok()?;
     let of = |note: &Path| {
         let at = patiently(|| fs::metadata(note)?.modified()).ok()?;
-        now.duration_since(at).unwrap_or_default().lt(&SOON).then(|| first_line(note))?
+        now.duration_since(at).unwrap_or_default().lt(&within).then(|| first_line(note))?
     };
     let of_program = of(file).inspect(|reason| {
         // Else the next life tries it once more.
@@ -88,21 +91,21 @@ mod tests {
         let [one, other] = ["a.1", "b.1"].map(|call| file(run.path(), call));
         assert!(!note_here(&one, "nobody has made room"));
         prepare(&one).unwrap();
-        assert_eq!(of_failed(&one), None);
+        assert_eq!(of_failed(&one, SOON), None);
         fs::write(&one, "it calls MPI_Win_create\n").unwrap();
         assert_eq!(native(&one), None, "it may go on");
         let noted = File::options().write(true).open(&one).unwrap();
         noted.set_modified(SystemTime::now() - 2 * SOON).unwrap();
-        assert_eq!(of_failed(&one), None, "it has gone on");
+        assert_eq!(of_failed(&one, SOON), None, "it has gone on");
         noted.set_modified(SystemTime::now()).unwrap();
-        assert_eq!(of_failed(&one).as_deref(), Some("it calls MPI_Win_create"));
+        assert_eq!(of_failed(&one, SOON).as_deref(), Some("it calls MPI_Win_create"));
         prepare(&one).unwrap();
         assert_eq!(native(&one).as_deref(), Some("it calls MPI_Win_create"));
         prepare(&other).unwrap();
         assert!(note_here(&other, "no namespaces") && note_here(&other, "nor on another node"));
-        assert_eq!(of_failed(&other).as_deref(), Some("no namespaces"));
+        assert_eq!(of_failed(&other, SOON).as_deref(), Some("no namespaces"));
         prepare(&other).unwrap();
-        assert_eq!((of_failed(&other), native(&other)), (None, None), "the next life may be on other nodes");
+        assert_eq!((of_failed(&other, SOON), native(&other)), (None, None), "the next life may be on other nodes");
         forget(run.path()).unwrap();
         assert_eq!(native(&one), None);
     }

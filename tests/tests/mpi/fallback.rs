@@ -145,7 +145,7 @@ fn programs_that_need_what_is_not_served_run_natively_and_it_is_said() -> Result
     let piped = std::fs::read_to_string(folder.join("piped.out"))?;
     ensure!(piped.lines().filter(|line| *line == "sum 306").count() == 1, "{piped}\n{said}");
     // Who copes is left alone, and keeps its checkpoints.
-    ensure!(said.contains("\nwindows 0\ncopes 0\n"), "{said}");
+    ensure!(said.lines().filter(|line| *line == "windows 0").count() == 2, "{said}");
     ensure!(!said.contains(&format!("no checkpoint while srun --mpi=pmix -n4 {windows} copes")), "{said}");
     ensure!(said.contains("looks: sum 44850\n") && said.lines().any(|line| line == "sum 44850"), "{said}");
     for (call, why) in [
