@@ -1,7 +1,6 @@
 //! When a call that has failed is started again without sandboxes ([`::criu::fallback`]).
-//!
-//! What a program meets is no reason as long as it goes on. So a note counts only if the step has ended soon after it; only
-//! then is the call marked, and has no sandboxes in later lives either.
+//! What a program meets is no reason as long as it goes on: a note counts only if the step has ended soon after it, and only then
+//! the call has no sandboxes in later lives either.
 
 use ::criu::fallback::{FOLDER, HERE};
 use ::criu::patiently::patiently;
@@ -18,10 +17,10 @@ const NATIVE: &str = "native";
 const ENDED: &str = "ended";
 
 /// A step that has gone on for so long after a note has not ended for it.
-pub const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(60);
 
 /// The same of one whose tasks somebody seems to have ended: so it looks, too, when Slurm ends the others for the first that fails.
-pub const AT_ONCE: Duration = Duration::from_secs(10);
+const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Makes room for what may be noted of a call, and forgets what was noted of its earlier lives.
 ///
@@ -51,9 +50,9 @@ pub fn native(file: &Path) -> Option<String> {
     first_line(&file.with_added_extension(NATIVE))
 }
 
-/// Why the call with this file, which has just failed, is to be started again without sandboxes, if that was noted within this
-/// time. Other nodes may have noted it a moment ago.
-pub fn of_failed(file: &Path, within: Duration) -> Option<String> {
+/// Why the call with this file, which has just failed, is to be started again without sandboxes, if so.
+pub fn of_failed(file: &Path, was_ended: bool) -> Option<String> {
+    let within = if was_ended { AT_ONCE } else { SOON };
     // A node that changes a folder asks the server for what is in it.
     let ended = file.with_added_extension(ENDED);
     let now = patiently(|| {
@@ -89,23 +88,22 @@ mod tests {
     fn what_a_step_has_ended_for_is_known_in_later_lives_unless_it_is_a_nodes() {
         let run = tempfile::tempdir().unwrap();
         let [one, other] = ["a.1", "b.1"].map(|call| file(run.path(), call));
-        assert!(!note_here(&one, "nobody has made room"));
         prepare(&one).unwrap();
-        assert_eq!(of_failed(&one, SOON), None);
+        assert_eq!(of_failed(&one, false), None);
         fs::write(&one, "it calls MPI_Win_create\n").unwrap();
         assert_eq!(native(&one), None, "it may go on");
         let noted = File::options().write(true).open(&one).unwrap();
         noted.set_modified(SystemTime::now() - 2 * SOON).unwrap();
-        assert_eq!(of_failed(&one, SOON), None, "it has gone on");
+        assert_eq!(of_failed(&one, false), None, "it has gone on");
         noted.set_modified(SystemTime::now()).unwrap();
-        assert_eq!(of_failed(&one, SOON).as_deref(), Some("it calls MPI_Win_create"));
+        assert_eq!(of_failed(&one, false).as_deref(), Some("it calls MPI_Win_create"));
         prepare(&one).unwrap();
         assert_eq!(native(&one).as_deref(), Some("it calls MPI_Win_create"));
         prepare(&other).unwrap();
         assert!(note_here(&other, "no namespaces") && note_here(&other, "nor on another node"));
-        assert_eq!(of_failed(&other, SOON).as_deref(), Some("no namespaces"));
+        assert_eq!(of_failed(&other, false).as_deref(), Some("no namespaces"));
         prepare(&other).unwrap();
-        assert_eq!((of_failed(&other, SOON), native(&other)), (None, None), "the next life may be on other nodes");
+        assert_eq!((of_failed(&other, false), native(&other)), (None, None), "the next life may be on other nodes");
         forget(run.path()).unwrap();
         assert_eq!(native(&one), None);
     }

@@ -454,10 +454,8 @@ fn follow(
         let waits = doubt.filter(|_| !asked);
         let asked = asked || waits.map_or(Ok(false), |limit| doubts.hold_back(limit))?;
         let file = held.as_ref().filter(|_| code != 0 && !asked).and_then(|h| h.fallback.as_deref());
-        let within = if was_ended { fallback::AT_ONCE } else { fallback::SOON };
-        unheld = file
-            .and_then(|file| fallback::of_failed(file, within))
-            .filter(|why| !has_given(streams, begun.elapsed(), why));
+        let noted = file.and_then(|file| fallback::of_failed(file, was_ended));
+        unheld = noted.filter(|why| !has_given(streams, begun.elapsed(), why));
         Ok(Some((code, asked)))
     };
     let ended: io::Result<(i32, bool)> = loop {
