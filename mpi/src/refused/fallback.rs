@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,8 +21,10 @@ pub fn note(reason: &str) {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.as_ref().is_none_or(|(at, said)| said != reason || at.elapsed() > NEW) {
         *last = Some((Instant::now(), reason.to_owned()));
-        // The program hears of it in any case.
-        let _ = std::fs::write(path, format!("{reason}\n"));
+        // The program hears of it in any case. Nothing is taken out before: the first rank that ends has the others killed,
+        // perhaps between two calls of the system here.
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let _ = opened.and_then(|mut file| file.write_all(format!("{reason}\n").as_bytes()));
     }
 }
 
