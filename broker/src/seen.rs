@@ -27,9 +27,10 @@ pub(crate) struct Seen {
 impl Seen {
     /// Looks at Slurm, for loans that are open.
     pub fn look(slurm: &Slurm, open: &BTreeMap<String, Loan>) -> Result<Seen, slurm::Error> {
+        // Jobs first: a helper that is asked for meanwhile would be taken for a borrower if it were no helper yet.
+        let jobs = understood(slurm.jobs()?);
         let named = |l: &Loan| Ok((l.id.clone(), understood(slurm.jobs_named(l.uid, &[&l.name])?)));
         let helpers = open.values().map(named).collect::<Result<_, slurm::Error>>()?;
-        let jobs = understood(slurm.jobs()?);
         Ok(Seen { jobs, helpers, nodes: slurm.nodes()?, reservations: slurm.reservations()? })
     }
 
@@ -79,5 +80,42 @@ pub(crate) fn world(loan: &Loan, seen: &Seen) -> World {
         down: seen.nodes.iter().filter(lost).map(|n| n.name.clone()).collect::<BTreeSet<_>>(),
         unheard: seen.nodes.iter().any(|n| loan.nodes.contains(&n.name) && n.state == "UNKNOWN"),
         booted_s: 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::example;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_helper_that_is_asked_for_while_slurm_is_looked_at_is_no_borrower() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| dir.path().join(name);
+        let line = |id: u32, rest: &str| format!("JobId={id} UserId=alice(1000) JobState=RUNNING StartTime=1000 {rest}\n");
+        let loan = Loan { lent_s: Some(1000.0), ..example() };
+        fs::write(file("jobs"), line(7, "JobName=j NodeList=n[1-2]")).unwrap();
+        fs::write(file("later"), line(9, &format!("JobName={} NodeList=n[3-4]", loan.name))).unwrap();
+        // Who has asked once finds the helper the next time.
+        let answer = slurm::example::squeue(&file("seen"));
+        let (jobs, later, seen) = (file("jobs"), file("later"), file("seen"));
+        let (jobs, later, seen) = (jobs.display(), later.display(), seen.display());
+        let next = format!("[ \"$1\" = --helpFormat ] || {{ cat {jobs} >{seen}; cat {later} >>{jobs}; : >{later}; }}");
+        let squeue = format!("#!/bin/sh\n{next}\n{answer}");
+        for (name, script) in [("squeue", squeue.as_str()), ("scontrol", "#!/bin/sh\n")] {
+            fs::write(file(name), script).unwrap();
+            fs::set_permissions(file(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let slurm = Slurm::new(Some(dir.path().to_path_buf()));
+        let open = BTreeMap::from([(loan.id.clone(), loan.clone())]);
+        for look in 1..=2 {
+            let seen = Seen::look(&slurm, &open).unwrap();
+            assert_eq!(seen.helpers_of(&loan).map(|j| j.id).collect::<Vec<_>>(), [9], "look {look}");
+            let borrowers: Vec<u32> =
+                seen.jobs.iter().filter(|j| is_borrower(j, &loan, 1000.0, &seen)).map(|j| j.id).collect();
+            assert!(borrowers.is_empty(), "look {look}: {borrowers:?}");
+        }
     }
 }
