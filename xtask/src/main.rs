@@ -57,6 +57,9 @@ enum Chore {
         /// Only those whose name contains this.
         #[arg(long)]
         only: Option<String>,
+        /// The scripts of this folder instead, NAME.sh: each leaves what it has computed in the file `result`.
+        #[arg(long)]
+        scripts: Option<PathBuf>,
     },
     /// The wrapper on a storage that fails and lies: the real driver and run folder on two mounts, under seeds.
     StorageHistories {
@@ -145,7 +148,7 @@ fn main() -> anyhow::Result<()> {
         Chore::DemoLend => demo_lend::run(),
         Chore::KillsLend { runs, seed, at_once } => kills_lend::run(runs, seed, at_once.get()),
         Chore::KillsCriu { runs, kills, seed } => kills_criu::run(runs, kills, seed),
-        Chore::Programs { only } => programs::run(only.as_deref()),
+        Chore::Programs { only, scripts } => programs::run(only.as_deref(), scripts.as_deref()),
         Chore::StorageHistories { runs, seed, at_once } => histories::run(runs, seed, at_once.get()),
         Chore::Partitions { power, cuts, seed } => partitions::run(power, cuts, seed),
         Chore::Standstill { minutes } => partitions::run_standstill(minutes),
