@@ -23,7 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Exit code of a task that has no sandbox: trying again is useless.
-const EXIT_NO_SANDBOX: i32 = 126;
+pub const EXIT_NO_SANDBOX: i32 = 126;
 
 /// So soon after a signal to many processes has the parent passed it on that came to itself.
 const PASSED_ON: Duration = Duration::from_secs(1);

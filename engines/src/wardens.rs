@@ -11,6 +11,7 @@ mod tasks;
 mod tests;
 
 use ::criu::line::{self, ADDRESS, FOLDER, Hello, Line, Member, Order, Said, Sent};
+use ::criu::supervisor::EXIT_NO_SANDBOX;
 use ::criu::unproven::Unproven;
 pub use dump::{Dump, Standing};
 use run::write_durably;
@@ -27,9 +28,6 @@ use tasks::{State, Step, Task};
 /// How long a task that could be restored waits for another one of its step that has not called yet: its warden was
 /// killed before it could.
 const MEETING_LIMIT: Duration = Duration::from_secs(30);
-
-/// Stands for the exit code of a task that no sandbox can hold.
-const UNHELD: i32 = 126;
 
 /// How a task was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,7 +201,7 @@ impl Shared {
                 }
                 Said::NotRestored => task.loss = Loss::NotRestored,
                 Said::Unheld => {
-                    task.ended = Some(UNHELD);
+                    task.ended = Some(EXIT_NO_SANDBOX);
                     state.unheld.insert(member.call.clone());
                     state.end_unheld(&member.call);
                 }

@@ -12,7 +12,7 @@ use std::ffi::{c_char, c_void};
 /// Tells why a function is refused; the program's error handler hears of it.
 pub fn refuse<T>(function: &str, instead: &str) -> Res<T> {
     let rank = world::get().map_or(0, |world| world.rank);
-    crate::refused::fallback::note(&format!("it calls {function}, which is not served between nodes"));
+    fallback::note(&format!("it calls {function}, which is not served between nodes"));
     eprintln!("joulepoint: rank {rank}: {function} is not possible over recovery groups: {instead}");
     fail(MPI_ERR_UNSUPPORTED_OPERATION)
 }

@@ -12,6 +12,7 @@ pub use left::{NodeLeft, Present};
 pub use stand_ins::LAUNCHERS;
 pub(crate) use stand_ins::{function, is_of_function};
 
+use crate::fallback::gone;
 use left::Known;
 use run::{Patience, storage, write_durably};
 use serde::{Deserialize, Serialize};
@@ -466,12 +467,4 @@ pub fn fingerprint(argv: &[String]) -> String {
         hash.update(&[0]);
     }
     format!("{:032x}", hash.digest128())
-}
-
-/// A file that is not there needs no removal.
-fn gone(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }

@@ -1,12 +1,13 @@
 //! When a call that has failed is started again without sandboxes ([`::criu::fallback`]).
+//!
 //! What a program meets is no reason as long as it goes on: a note counts only if the step has ended soon after it, and only then
 //! the call has no sandboxes in later lives either.
 
+pub use ::criu::fallback::file;
 use ::criu::fallback::{FOLDER, HERE};
-use ::criu::patiently::patiently;
-use std::fs::{self, DirBuilder};
+use run::{Patience, storage};
+use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -27,10 +28,9 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 /// # Errors
 /// What the file system says.
 pub fn prepare(file: &Path) -> io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    patiently(|| DirBuilder::new().recursive(true).mode(0o700).create(folder))?;
+    storage::make_folder(file.parent().unwrap_or(Path::new("/")), Patience::LONG).map_err(io::Error::other)?;
     let notes = [file.to_path_buf(), file.with_added_extension(HERE)];
-    notes.iter().try_for_each(|note| gone(patiently(|| fs::remove_file(note))))
+    notes.iter().try_for_each(|note| gone(Patience::LONG.with(|| fs::remove_file(note))))
 }
 
 /// Forgets all of a run: its script is another one.
@@ -41,8 +41,12 @@ pub fn forget(run: &Path) -> io::Result<()> {
     gone(fs::remove_dir_all(run.join(FOLDER)))
 }
 
-fn gone(removed: io::Result<()>) -> io::Result<()> {
-    removed.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
+/// What is not there needs no removal.
+pub(crate) fn gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 /// Why the call with this file runs without sandboxes, if it does.
@@ -55,14 +59,14 @@ pub fn of_failed(file: &Path, was_ended: bool) -> Option<String> {
     let within = if was_ended { AT_ONCE } else { SOON };
     // A node that changes a folder asks the server for what is in it.
     let ended = file.with_added_extension(ENDED);
-    let now = patiently(|| {
+    let now = Patience::LONG.with(|| {
         fs::write(&ended, "")?;
         fs::metadata(&ended)?.modified()
     });
     let _ = fs::remove_file(&ended);
     let now = now.ok()?;
     let of = |note: &Path| {
-        let at = patiently(|| fs::metadata(note)?.modified()).ok()?;
+        let at = Patience::LONG.with(|| fs::metadata(note)?.modified()).ok()?;
         now.duration_since(at).unwrap_or_default().lt(&within).then(|| first_line(note))?
     };
     let of_program = of(file).inspect(|reason| {
@@ -73,14 +77,14 @@ pub fn of_failed(file: &Path, was_ended: bool) -> Option<String> {
 }
 
 fn first_line(file: &Path) -> Option<String> {
-    let text = patiently(|| fs::read_to_string(file)).ok()?;
-    text.lines().next().filter(|line| !line.is_empty()).map(str::to_string)
+    let text = storage::read_if_there(file, Patience::LONG).ok()??;
+    String::from_utf8_lossy(&text).lines().next().filter(|line| !line.is_empty()).map(str::to_string)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::criu::fallback::{file, note_here};
+    use ::criu::fallback::note_here;
     use std::fs::File;
     use std::time::SystemTime;
 

@@ -9,7 +9,6 @@ use crate::groups::split::{self, Call, Unsplit};
 use crate::mpirun;
 use crate::redirects::{Input, LABELS, MODES, Redirects, is_label};
 use crate::streams::Inode;
-use ::criu::fallback;
 use ::criu::line::{self, Hello, Line};
 use host::linked;
 use host::unsuited::{self, Me, Unsuited};
@@ -275,11 +274,6 @@ impl Sandboxes {
         line::call(&self.run, &Hello::Step { call: call.to_string(), words: words.to_string(), outside, together })
     }
 
-    /// Where it is noted that no sandbox can hold the tasks of a call after all.
-    pub fn fallback(&self, call: &str) -> PathBuf {
-        fallback::file(&self.run, call)
-    }
-
     /// What a call had written at the recovery line, with the folder of the copies; none if the line has it not.
     ///
     /// # Errors
@@ -291,11 +285,19 @@ impl Sandboxes {
         Ok(outputs.map(|outputs| (outputs, folder)))
     }
 
-    /// The words of a call whose tasks run in sandboxes and read `input`; what it wrote `before` stays.
+    /// The words of a call whose tasks run in sandboxes, go on from a recovery `line` and read `input`; what it wrote `before`
+    /// stays.
     ///
     /// # Errors
     /// A sentence: they cannot.
-    pub fn words(&self, of: &Placed, call: &str, before: bool, input: Option<Read>) -> Result<Vec<String>, String> {
+    pub fn words(
+        &self,
+        of: &Placed,
+        call: &str,
+        line: Option<&Path>,
+        before: bool,
+        input: Option<Read>,
+    ) -> Result<Vec<String>, String> {
         let Placed { call: of, at, gathered, .. } = of;
         let (words, at) = (&of.words, *at);
         let place = Place { run: &self.run, call, life: self.placement.as_deref().unwrap_or_default() };
@@ -312,9 +314,7 @@ impl Sandboxes {
         all.extend([path(&us), "warden".to_string(), "--criu".to_string(), path(&self.criu)]);
         all.extend(["--run".to_string(), path(&self.run), "--call".to_string(), call.to_string()]);
         all.extend(self.placement.iter().flat_map(|one| ["--placement".to_string(), one.clone()]));
-        if let Some((_, line)) = self.outputs(call).map_err(|e| format!("its checkpoint: {e}"))? {
-            all.extend(["--restore".to_string(), path(line)]);
-        }
+        all.extend(line.iter().flat_map(|line| ["--restore".to_string(), path(line)]));
         if let Some((file, at)) = input {
             all.extend(["--stdin".to_string(), path(&file), "--stdin-at".to_string(), at.to_string()]);
         }
@@ -351,7 +351,9 @@ mod tests {
         let call = Redirects::read(&words, Path::new("/here"), Some(false), |_| None)?;
         let input = (call.input == Input::Standard).then(|| ("/in".into(), 3));
         let placed = Placed { at: program(&call.words, true)?, call, gathered: None, together: None };
-        let all = sandboxes(restore).words(&placed, "a.1", before, input)?;
+        let sandboxes = sandboxes(restore);
+        let line = sandboxes.outputs("a.1").map_err(|e| e.to_string())?.map(|(_, line)| line);
+        let all = sandboxes.words(&placed, "a.1", line, before, input)?;
         let us = std::env::current_exe().unwrap();
         Ok(all.join(" ").replace(us.to_str().unwrap(), "US"))
     }

@@ -89,7 +89,7 @@ pub fn run(name: &str) -> i32 {
     });
     match claimed {
         Ok((number, name, known)) => {
-            let native = sandboxes.as_ref().and_then(|s| fallback::native(&s.fallback(&name)));
+            let native = sandboxes.as_ref().and_then(|s| fallback::native(&fallback::file(&s.run, &name)));
             let place = place.map(|place| native.map_or(place, Err));
             let (streams, place) = streams(place, sandboxes.as_ref(), &calls, &name);
             if let Some(code) = known.as_ref().and_then(|call| streams.replayed(&calls, number, call)) {
@@ -235,9 +235,12 @@ fn hold(
         let reads_input = || input.is_some().then(|| "it reads standard input, or a file by --input".to_string());
         let adds = || adds_to_file(&sandboxes.common).then(|| "it adds to a file (srun ... >> FILE)".to_string());
         let together = placed.together.clone().or_else(reads_input).or_else(adds);
-        sandboxes.words(&placed, name, *before, input).map(|words| (words, reads, srun, together))
+        let outputs = sandboxes.outputs(name).map_err(|e| format!("its checkpoint: {e}"))?;
+        let line = outputs.as_ref().map(|(_, line)| *line);
+        let inside = sandboxes.words(&placed, name, line, *before, input)?;
+        Ok((inside, reads, srun, together, outputs))
     });
-    let (inside, reads, srun, together) = match inside {
+    let (inside, reads, srun, together, outputs) = match inside {
         Ok(inside) => inside,
         Err(reason) => {
             let line = outside(sandboxes, name, words, reason)?;
@@ -253,8 +256,6 @@ fn hold(
     if let Some(srun) = srun {
         *real = srun;
     }
-    // Whoever made the words has read it.
-    let outputs = sandboxes.outputs(name).ok().flatten();
     let starts = outputs.map(|(outputs, folder)| streams.put_back(&outputs, folder));
     let starts = starts.transpose().unwrap_or_else(|e| {
         protocol::say!("joulepoint: what this step wrote before cannot be put back: {e}");
@@ -273,7 +274,7 @@ fn hold(
         real.env_remove(name);
     }
     real.args(inside);
-    let fallback = sandboxes.fallback(name);
+    let fallback = fallback::file(&sandboxes.run, name);
     let made = fallback::prepare(&fallback);
     let fallback = made.map(|()| fallback).inspect_err(|e| tracing::warn!(%e, "what no sandbox can hold ends")).ok();
     Some(Held { line, sandboxed: true, starts, fallback })

@@ -82,7 +82,7 @@ fn ending(site: &Site, job: &mut Job, faults: &[Fault]) -> Result<Ended> {
         return Ok(Ended::Honest("completed before its node heard that it was cancelled".into()));
     }
     if agreed.is_err() {
-        anyhow::bail!("Slurm says {slurm}, the report {told}: {:?}", job.said());
+        bail!("Slurm says {slurm}, the report {told}: {:?}", job.said());
     }
     if has_told_of_a_kill && slurm == "COMPLETED" {
         return Ok(Ended::Honest("its script tells of the kill, as it would without us".into()));
