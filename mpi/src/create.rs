@@ -8,7 +8,11 @@ use crate::communicator::Comm;
 use crate::topology::Topology;
 use crate::world::World;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// How long duplicates may keep up who makes another communicator.
+const SETTLING: Duration = Duration::from_secs(1);
 
 /// The context of a new communicator: from its parent's and from what tells it from its siblings. The same at all
 /// members and in a replay, without a message.
@@ -60,6 +64,7 @@ pub fn split(world: W, at: &Rc<Comm>, color: Int, key: Int, topology: Option<Top
     }
     let all = collective::gather_words(world, at, &[color, key])?;
     let mut handle = handles().no_comm;
+    settle(world);
     check(native().MPI_Comm_split(at.handle, color, key, &mut handle))?;
     let context = at.next_context(color as u32 as u64);
     if color == MPI_UNDEFINED {
@@ -70,6 +75,12 @@ pub fn split(world: W, at: &Rc<Comm>, color: Int, key: Int, topology: Option<Top
     chosen.sort_unstable();
     let members = chosen.into_iter().map(|(_, rank)| at.members[rank]).collect();
     adopt(world, handle, context, members, topology)
+}
+
+/// All members of a communicator come, to make another one natively.
+fn meet(world: W, comm: MPI_Comm) {
+    collective::meet(world, comm);
+    settle(world);
 }
 
 fn duplicate(world: W, at: &Rc<Comm>, handle: MPI_Comm) -> Res {
@@ -96,6 +107,14 @@ async fn duplicate_later(world: W, at: Rc<Comm>, newcomm: *mut MPI_Comm, context
     Ok(())
 }
 
+/// Before a native communicator is made of those who have met: duplicates that were begun before it are made first, since the
+/// native library numbers communicators in an order of its own, and a rank that waits in it carries nothing of ours on. A
+/// duplicate whose other members come later is not waited for.
+pub fn settle(world: W) {
+    let begun = Instant::now();
+    world.wait_until(|| world.duplicates.get() == 0 || begun.elapsed() > SETTLING);
+}
+
 fn create(world: W, at: &Rc<Comm>, ranks: &[u32], newcomm: *mut MPI_Comm) -> Res {
     if at.remote.is_some() {
         put(newcomm, crate::intercommunicator::create(world, at, ranks)?);
@@ -104,6 +123,7 @@ fn create(world: W, at: &Rc<Comm>, ranks: &[u32], newcomm: *mut MPI_Comm) -> Res
     if ranks.iter().any(|rank| !at.members.contains(rank)) {
         return fail(MPI_ERR_GROUP);
     }
+    meet(world, at.handle);
     let mut group = crate::group::native_group(world, ranks);
     let code = native().MPI_Comm_create(at.handle, group, newcomm);
     native().MPI_Group_free(&mut group);
@@ -116,7 +136,9 @@ fn create(world: W, at: &Rc<Comm>, ranks: &[u32], newcomm: *mut MPI_Comm) -> Res
 }
 
 /// Only the members of the group call this: how often they have is counted by who they are.
-fn create_group(world: &World, comm: MPI_Comm, ranks: &[u32], tag: Int, newcomm: *mut MPI_Comm) -> Res {
+fn create_group(world: W, comm: MPI_Comm, ranks: &[u32], tag: Int, newcomm: *mut MPI_Comm) -> Res {
+    collective::meet_some(world, ranks)?;
+    settle(world);
     let mut group = crate::group::native_group(world, ranks);
     let code = native().MPI_Comm_create_group(comm, group, tag, newcomm);
     native().MPI_Group_free(&mut group);
@@ -145,16 +167,24 @@ fn free(world: &World, comm: *mut MPI_Comm) -> Res {
 
 export! {
     fn MPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) collective comm => |w, at| {
+        meet(w, comm);
         check(native().MPI_Comm_dup(comm, newcomm))?;
         duplicate(w, &at, take(newcomm))
     };
     fn MPI_Comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: *mut MPI_Comm) collective comm => |w, at| {
+        meet(w, comm);
         check(native().MPI_Comm_dup_with_info(comm, info, newcomm))?;
         duplicate(w, &at, take(newcomm))
     };
     fn MPI_Comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) for comm => |w, at| {
         let context = at.next_context(0);
-        put(request, collective::start(w, at.clone(), duplicate_later(w, at, newcomm, context)));
+        w.duplicates.set(w.duplicates.get() + 1);
+        let task = duplicate_later(w, at.clone(), newcomm, context);
+        put(request, collective::start(w, at, async move {
+            let end = task.await;
+            w.duplicates.set(w.duplicates.get() - 1);
+            end
+        }));
         Ok(())
     };
     fn MPI_Comm_split(comm: MPI_Comm, color: Int, key: Int, newcomm: *mut MPI_Comm) collective comm => |w, at| {
@@ -165,10 +195,11 @@ export! {
         Ok(())
     };
     // What shares memory, a cache or a core lies within one node, and so within one group.
-    fn MPI_Comm_split_type(comm: MPI_Comm, split_type: Int, key: Int, info: MPI_Info, newcomm: *mut MPI_Comm) for comm => |_w, at| {
+    fn MPI_Comm_split_type(comm: MPI_Comm, split_type: Int, key: Int, info: MPI_Info, newcomm: *mut MPI_Comm) collective comm => |w, at| {
         if at.remote.is_some() || !(split_type == MPI_UNDEFINED || crate::refused::within_a_node(split_type)) {
             return crate::refused::refuse("MPI_Comm_split_type", "split by MPI_COMM_TYPE_SHARED, or by a color");
         }
+        meet(w, comm);
         check(native().MPI_Comm_split_type(comm, split_type, key, info, newcomm))
     };
     fn MPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) => |w| {
@@ -176,6 +207,7 @@ export! {
         if let Some(at) = w.find(comm) {
             return create(w, &at, &ranks, newcomm);
         }
+        meet(w, comm);
         let mut group = crate::group::native_group(w, &ranks);
         let code = native().MPI_Comm_create(comm, group, newcomm);
         native().MPI_Group_free(&mut group);

@@ -8,10 +8,9 @@ use crate::abi::*;
 use crate::border::*;
 use crate::collective::{self, W};
 use crate::communicator::Comm;
-use crate::create::{adopt, context, engine};
+use crate::create::{adopt, context, engine, settle};
 use crate::datatype::Part;
 use crate::group::native_group;
-use crate::world::World;
 use std::rc::Rc;
 
 /// Exchanges words with the other side's leader over a communicator that has both.
@@ -51,9 +50,11 @@ fn broadcast(world: W, local: &Rc<Comm>, part: Part, leader: Int) -> Res {
 }
 
 /// A native communicator of those of `ranks` that are in this group, by world rank. All of them call.
-fn bridge(world: &World, ranks: &[u32], tag: Int) -> Res<MPI_Comm> {
+fn bridge(world: W, ranks: &[u32], tag: Int) -> Res<MPI_Comm> {
     let mut ranks = ranks.to_vec();
     ranks.sort_unstable();
+    collective::meet_some(world, &ranks)?;
+    settle(world);
     let mut group = native_group(world, &ranks);
     let mut handle = handles().no_comm;
     let code = native().MPI_Comm_create_group(handles().world, group, tag, &mut handle);
@@ -137,6 +138,7 @@ pub fn split(world: W, at: &Rc<Comm>, color: Int, key: Int) -> Res<MPI_Comm> {
     };
     let (members, others) = (chosen(&local, &at.members), chosen(&remote, at.peers()));
     let alone = color == MPI_UNDEFINED || others.is_empty();
+    settle(world);
     check(native().MPI_Comm_split(
         at.handle,
         if alone { MPI_UNDEFINED } else { color },
@@ -168,6 +170,7 @@ fn merge(world: W, at: &Rc<Comm>, high: bool) -> Res<MPI_Comm> {
     let members: Vec<u32> = one.iter().chain(other).copied().collect();
     let place = members.iter().position(|rank| *rank == world.rank).expect("this rank is on one of the sides");
     let mut handle = handles().no_comm;
+    settle(world);
     check(native().MPI_Comm_split(at.handle, 0, place as Int, &mut handle))?;
     adopt(world, handle, at.next_context(3 << 40), members, None)
 }

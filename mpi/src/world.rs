@@ -87,6 +87,8 @@ pub struct World {
     pub groups: Slots<Rc<Vec<u32>>>,
     /// Messages that a matched probe took.
     pub messages: Slots<Rc<Taken>>,
+    /// Nonblocking duplicates that are not made yet.
+    pub duplicates: Cell<usize>,
     /// How often a group of processes has created a communicator without their parent's others.
     pub created: RefCell<HashMap<u64, u64>>,
     /// Synchronous sends whose receiver has not begun, by number.
@@ -118,6 +120,7 @@ impl World {
             requests: Slots::default(),
             groups: Slots::default(),
             messages: Slots::default(),
+            duplicates: Cell::default(),
             created: RefCell::default(),
             synchronous: RefCell::default(),
             last_synchronous: Cell::new(0),

@@ -139,16 +139,20 @@ fn lines(output: &Output) -> Vec<String> {
 }
 
 fn same_as_native(compiler: &str, name: &str) {
+    same_over(&LAYOUTS, 4, compiler, name);
+}
+
+fn same_over(layouts: &[&str], ranks: usize, compiler: &str, name: &str) {
     if !installed("mpirun") || !installed(compiler) {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
     let Some(program) = compiled(compiler, name, folder.path()) else { return };
     let program = program.to_str().expect("a path");
-    let native = natively(4, &[program], folder.path());
+    let native = natively(ranks, &[program], folder.path());
     assert!(native.status.success(), "{}", String::from_utf8_lossy(&native.stderr));
     assert!(!lines(&native).is_empty());
-    for layout in LAYOUTS {
+    for layout in layouts {
         let ours = over(layout, &[program], folder.path());
         assert!(ours.status.success(), "{layout}: {}", String::from_utf8_lossy(&ours.stderr));
         assert_eq!(lines(&ours), lines(&native), "{layout}");
@@ -183,6 +187,16 @@ fn collectives_blocking_and_not() {
 #[test]
 fn communicators_groups_and_topologies() {
     same_as_native("mpicc", "communicators.c");
+}
+
+#[test]
+fn communicators_that_are_made_while_others_are_under_way() {
+    same_over(&["0-2/3-5"], 6, "mpicc", "overlap.c");
+}
+
+#[test]
+fn a_long_message() {
+    same_over(&["0/1"], 2, "mpicc", "long.c");
 }
 
 #[test]

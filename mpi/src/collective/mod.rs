@@ -30,10 +30,17 @@ pub use rooted::barrier;
 /// This rank's world, as a collective keeps it.
 pub type W = &'static World;
 
+/// So many collectives of a communicator have tags of their own.
+const TURNS: u64 = 1024;
+/// So many tags has a collective.
+const TAGS: Int = 64;
+/// The tag of messages of those who meet: of no collective.
+const MEETING_TAG: Int = TURNS as Int * TAGS;
+
 /// A collective's place in the order of its communicator's.
 pub struct Turn {
     comm: Rc<Comm>,
-    /// Messages of this collective have this tag and the 63 after it.
+    /// Messages of this collective have this tag and the [`TAGS`] - 1 after it.
     tag: Int,
 }
 
@@ -42,7 +49,7 @@ pub async fn turn(comm: Rc<Comm>) -> Turn {
     let (next, over) = comm.tickets.get();
     comm.tickets.set((next + 1, over));
     std::future::poll_fn(|_| if comm.tickets.get().1 == next { Poll::Ready(()) } else { Poll::Pending }).await;
-    Turn { comm, tag: (next % 1024) as Int * 64 }
+    Turn { comm, tag: (next % TURNS) as Int * TAGS }
 }
 
 impl Drop for Turn {
@@ -96,6 +103,30 @@ pub fn meet(world: W, comm: MPI_Comm) {
     if comm != handles().own && native().MPI_Ibarrier(comm, &mut request) == MPI_SUCCESS {
         world.wait_native(&mut request, no_status());
     }
+}
+
+/// The same of those of `ranks` that are in this group, of which each calls: a dissemination barrier of messages that no
+/// receive of the program's can match.
+pub fn meet_some(world: W, ranks: &[u32]) -> Res {
+    world.outcomes.flush(world);
+    let mut members: Vec<Int> = ranks.iter().filter_map(|rank| world.layout.native(*rank)).collect();
+    members.sort_unstable();
+    let own = world.layout.native(world.rank);
+    let (Some(at), Some(whole)) = (members.iter().position(|rank| Some(*rank) == own), world.find(handles().world)) else {
+        return Ok(());
+    };
+    let (mut nothing, byte, tag) = ([0u8; 0], handles().byte, MEETING_TAG);
+    let mut step = 1;
+    while step < members.len() {
+        let (to, from) = (members[(at + step) % members.len()], members[(at + members.len() - step) % members.len()]);
+        let (mut come, mut gone) = (handles().no_request, handles().no_request);
+        check(native().MPI_Irecv(nothing.as_mut_ptr().cast(), 0, byte, from, tag, whole.engine, &mut come))?;
+        check(native().MPI_Isend(nothing.as_ptr().cast(), 0, byte, to, tag, whole.engine, &mut gone))?;
+        check(world.wait_native(&mut come, no_status()))?;
+        check(world.wait_native(&mut gone, no_status()))?;
+        step *= 2;
+    }
+    Ok(())
 }
 
 /// What each member says in as many words, in the order of ranks.
