@@ -12,7 +12,7 @@ use crate::envelope::PREFIX_BYTES;
 use crate::words::Progress;
 use crate::{Envelope, Error, Outcome};
 pub use body::Body;
-use mlog::frame::{LONGEST_BYTES, PART_BYTES};
+use mlog::frame::PART_BYTES;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use state::{Shared, State};
 use std::path::{Path, PathBuf};
@@ -66,11 +66,8 @@ impl Client {
     /// each receiver is kept. While it waits for room it takes in what comes.
     ///
     /// # Errors
-    /// What the relay says, or a message that is too long.
+    /// What the relay says.
     pub fn send(&self, to: u32, envelope: Envelope, body: &[u8]) -> Result<(), Error> {
-        if body.len() > LONGEST_BYTES {
-            return Err(Error::Usage(format!("a message of {} bytes; {LONGEST_BYTES} at most", body.len())));
-        }
         let mut state = self.lock()?;
         let mut rest = body;
         loop {

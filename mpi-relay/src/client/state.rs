@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use xxhash_rust::xxh3::xxh3_64;
 
+/// How many bytes are missing from a message, where it is as many or more.
+const MORE: u32 = u32::MAX;
+
 /// What the callers and the keeper share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -166,7 +169,7 @@ impl State {
         let mut prefix = [0; PREFIX_BYTES];
         prefix[..ENVELOPE_BYTES].copy_from_slice(&envelope.encode());
         prefix[ENVELOPE_BYTES..].copy_from_slice(&xxh3_64(part).to_le_bytes());
-        let rest = rest as u32;
+        let rest = u32::try_from(rest).unwrap_or(MORE);
         let known = number <= self.known[to];
         let mut frame = if known {
             let print = Print::of(&prefix, part.len(), rest);
@@ -294,15 +297,12 @@ impl State {
             return Err(Error::Garbage(format!("a message of {} bytes", frame.body.len())));
         };
         let (envelope, body) = match self.partial[from].take() {
-            Some((_, _, missing)) if missing != length + rest => {
+            Some((_, _, missing)) if missing != length + rest && missing < MORE as usize => {
                 return Err(Error::Garbage(format!("a part of a message of rank {from} that does not fit")));
             }
             Some((envelope, mut body, _)) => {
                 body.extend(frame.body);
                 (envelope, body)
-            }
-            None if length + rest > mlog::frame::LONGEST_BYTES => {
-                return Err(Error::Garbage(format!("a message of {} bytes", length + rest)));
             }
             None => (envelope, Body::begin(frame.body)),
         };
