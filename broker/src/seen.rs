@@ -94,7 +94,8 @@ mod tests {
     fn a_helper_that_is_asked_for_while_slurm_is_looked_at_is_no_borrower() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| dir.path().join(name);
-        let line = |id: u32, rest: &str| format!("JobId={id} UserId=alice(1000) JobState=RUNNING StartTime=1000 {rest}\n");
+        let line =
+            |id: u32, rest: &str| format!("JobId={id} UserId=alice(1000) JobState=RUNNING StartTime=1000 {rest}\n");
         let loan = Loan { lent_s: Some(1000.0), ..example() };
         fs::write(file("jobs"), line(7, "JobName=j NodeList=n[1-2]")).unwrap();
         fs::write(file("later"), line(9, &format!("JobName={} NodeList=n[3-4]", loan.name))).unwrap();

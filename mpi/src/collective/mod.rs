@@ -112,7 +112,8 @@ pub fn meet_some(world: W, ranks: &[u32]) -> Res {
     let mut members: Vec<Int> = ranks.iter().filter_map(|rank| world.layout.native(*rank)).collect();
     members.sort_unstable();
     let own = world.layout.native(world.rank);
-    let (Some(at), Some(whole)) = (members.iter().position(|rank| Some(*rank) == own), world.find(handles().world)) else {
+    let (Some(at), Some(whole)) = (members.iter().position(|rank| Some(*rank) == own), world.find(handles().world))
+    else {
         return Ok(());
     };
     let (mut nothing, byte, tag) = ([0u8; 0], handles().byte, MEETING_TAG);
