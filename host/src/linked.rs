@@ -1,13 +1,16 @@
-//! What the programs of a script are linked to, as far as both can be found without running anything.
+//! What the programs of a script are linked to, as far as both can be found without running them.
 
 use crate::{shell, tool};
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader32, FileHeader64};
-use object::read::elf::{Dyn, FileHeader};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, File, FileKind, Object, ObjectSection, ObjectSymbol};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Largest script that is read, bytes.
 const SCRIPT_LIMIT_BYTES: u64 = 1 << 20;
@@ -25,6 +28,59 @@ pub fn libraries(program: &Path) -> BTreeSet<String> {
         _ => None,
     };
     found.unwrap_or_default()
+}
+
+/// Libraries of compilers and of the system, by how their names begin: what has no others has nothing to do with MPI.
+const COMMON: [&str; 15] = [
+    "ld-linux",
+    "libacl.",
+    "libc.",
+    "libdl.",
+    "libgcc_s.",
+    "libgfortran.",
+    "libgomp.",
+    "libm.",
+    "libpcre",
+    "libpthread.",
+    "libquadmath.",
+    "librt.",
+    "libselinux.",
+    "libstdc++.",
+    "libtinfo.",
+];
+
+/// The same with those that its libraries name, as the program's own loader finds them. A program of Fortran names only the
+/// library that calls MPI's for it, one of PETSc none of MPI's.
+pub fn all_libraries(program: &Path) -> BTreeSet<String> {
+    let mut all = libraries(program);
+    if all.iter().all(|library| COMMON.iter().any(|common| library.starts_with(common))) {
+        return all;
+    }
+    let Some(loader) = loader(program) else { return all };
+    // It ends before the program begins (ld.so(8)).
+    let listed = Command::new(loader).arg("--list").arg(program).stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    all.extend(listed.lines().filter_map(|line| line.trim().split_once(" => ")).map(|(name, _)| name.to_string()));
+    all
+}
+
+/// What loads a program and its libraries.
+fn loader(program: &Path) -> Option<PathBuf> {
+    let content = read_elf(program).ok()?;
+    let named = match FileKind::parse(&*content) {
+        Ok(FileKind::Elf64) => interpreter::<FileHeader64<Endianness>>(&content),
+        Ok(FileKind::Elf32) => interpreter::<FileHeader32<Endianness>>(&content),
+        _ => None,
+    };
+    named.filter(|loader| loader.is_absolute())
+}
+
+fn interpreter<Elf: FileHeader<Endian = Endianness>>(content: &[u8]) -> Option<PathBuf> {
+    let header = Elf::parse(content).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, content).ok()?;
+    let path = segments.iter().find_map(|segment| segment.interpreter(endian, content).ok().flatten())?;
+    Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
 /// The content of a program, nothing of any other file.
@@ -106,10 +162,26 @@ pub fn held(library: &Path, name: &str) -> Option<Vec<u8>> {
     section.data_range(symbol.address(), symbol.size()).ok().flatten().map(<[u8]>::to_vec)
 }
 
-/// The libraries of all programs among words, here or in the `PATH`.
+/// The libraries that all programs among words name, here or in the `PATH`.
 pub fn libraries_of(words: &[String], folder: &Path) -> BTreeSet<String> {
-    let programs: BTreeSet<PathBuf> = words.iter().filter_map(|word| program(word, folder)).collect();
-    programs.iter().flat_map(|p| libraries(p)).collect()
+    programs(words, folder).iter().flat_map(|p| libraries(p)).collect()
+}
+
+/// The same with those that the libraries name.
+pub fn all_libraries_of(words: &[String], folder: &Path) -> BTreeSet<String> {
+    programs(words, folder).iter().flat_map(|p| all_libraries(p)).collect()
+}
+
+/// Whether a word of a call of Python is that module, or a program that names it.
+pub fn is_mpi4py(word: &str, folder: &Path) -> bool {
+    let file = folder.join(word);
+    let is_short = || fs::metadata(&file).is_ok_and(|m| m.is_file() && m.len() <= SCRIPT_LIMIT_BYTES);
+    let names_it = || fs::read_to_string(&file).is_ok_and(|text| text.contains("mpi4py"));
+    word == "mpi4py" || word.ends_with(".py") && is_short() && names_it()
+}
+
+fn programs(words: &[String], folder: &Path) -> BTreeSet<PathBuf> {
+    words.iter().filter_map(|word| program(word, folder)).collect()
 }
 
 /// Most scripts that are read.

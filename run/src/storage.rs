@@ -85,7 +85,10 @@ pub fn write_by(path: &Path, beside: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// What is not there needs no removal.
-pub(crate) fn gone(result: io::Result<()>) -> io::Result<()> {
+///
+/// # Errors
+/// What the file system says of all else.
+pub fn gone(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
         other => other,

@@ -12,9 +12,8 @@ pub use left::{NodeLeft, Present};
 pub use stand_ins::LAUNCHERS;
 pub(crate) use stand_ins::{function, is_of_function};
 
-use crate::fallback::gone;
 use left::Known;
-use run::{Patience, storage, write_durably};
+use run::{Patience, storage, storage::gone, write_durably};
 use serde::{Deserialize, Serialize};
 use stand_ins::stand_in;
 use std::ffi::OsString;

@@ -5,7 +5,7 @@
 
 pub use ::criu::fallback::file;
 use ::criu::fallback::{FOLDER, HERE};
-use run::{Patience, storage};
+use run::{Patience, storage, storage::gone};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -39,14 +39,6 @@ pub fn prepare(file: &Path) -> io::Result<()> {
 /// What the file system says.
 pub fn forget(run: &Path) -> io::Result<()> {
     gone(fs::remove_dir_all(run.join(FOLDER)))
-}
-
-/// What is not there needs no removal.
-pub(crate) fn gone(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }
 
 /// Why the call with this file runs without sandboxes, if it does.

@@ -33,7 +33,7 @@ pub enum Native {
     #[error("it starts no program")]
     NoProgram,
     /// What the call names is not linked to MPI, and starts what is.
-    #[error("a script or another program starts it; name the MPI program itself in the call of srun")]
+    #[error("its call names no program that is linked to MPI; name the MPI program itself in the call of srun")]
     Indirect,
     /// No node has a task.
     #[error("it has no tasks")]

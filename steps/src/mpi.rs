@@ -30,13 +30,15 @@ pub fn lookup(
     variable(name).or_else(default)
 }
 
-/// Whether the program of a call, or one that it names, such as `sh -c 'exec program'`, is linked to MPI.
+/// Whether the program of a call, or one that it names, such as `sh -c 'exec program'`, is linked to MPI, or Python's that
+/// speaks of it.
 fn is_linked(words: &[String], folder: &Path) -> bool {
     let Ok((_, at)) = split::options(words) else { return false };
     let (program, arguments) = words[at..].split_at(1);
     let mut named = linked::words(program, folder);
     named.extend(arguments.iter().flat_map(|w| w.split_whitespace()).map(str::to_string));
-    linked::libraries_of(&named, folder).iter().any(|library| library.starts_with("libmpi"))
+    named.iter().any(|word| linked::is_mpi4py(word, folder))
+        || linked::all_libraries_of(&named, folder).iter().any(|library| library.starts_with("libmpi"))
 }
 
 #[cfg(test)]
@@ -48,16 +50,22 @@ mod tests {
     fn the_clusters_default_is_said_of_programs_that_are_linked_to_mpi_and_of_no_others() {
         let dir = tempfile::tempdir().unwrap();
         let build = "echo 'int main(void) { return 0; }' >p.c && cc -shared -Wl,-soname,libmpi.so.40 -o libmpi.so p.c && \
-                     cc -o plain p.c && cc -Wl,--no-as-needed -o heat p.c libmpi.so";
+                     cc -o plain p.c && cc -Wl,--no-as-needed -o heat p.c libmpi.so && \
+                     cc -shared -Wl,--no-as-needed,-rpath,'$ORIGIN' -o libsolver.so p.c libmpi.so && mv libmpi.so libmpi.so.40 && \
+                     cc -Wl,--no-as-needed,--allow-shlib-undefined,-rpath,'$ORIGIN' -o solver p.c libsolver.so";
         let built = std::process::Command::new("sh").args(["-c", build]).current_dir(dir.path()).status().unwrap();
         assert!(built.success());
         fs::write(dir.path().join("run.sh"), "#!/bin/sh\ncd .\nexec \"./heat\" 3\n").unwrap();
+        fs::write(dir.path().join("ranks.py"), "import mpi4py\n").unwrap();
         let both = [(TYPE, "pmi2"), (DEFAULT, "pmix")];
         for (words, variables, expected) in [
             (&["-n2", "./heat"][..], &both[1..], Some("pmix")),
             (&["sh", "-c", "cd . && exec ./heat 3"], &both[1..], Some("pmix")),
             (&["./run.sh"], &both[1..], Some("pmix")),
             (&["-n2", "./plain", "x"], &both[1..], None),
+            (&["-n2", "./solver"], &both[1..], Some("pmix")),
+            (&["-n2", "python3", "ranks.py"], &both[1..], Some("pmix")),
+            (&["-n2", "python3", "run.sh"], &both[1..], None),
             (&["sh", "-c", "exec ./plain"], &both[1..], None),
             (&["-n2", "./heat"], &[], None),
             (&["-n2", "./plain"], &both[..], Some("pmi2")),

@@ -33,7 +33,7 @@ const GROUP: &str = "JOULEPOINT_MPI_GROUP";
 /// It is linked to MPI, and its groups cannot be one world here.
 pub fn world(program: &[String], folder: &Path, launcher: &Launcher) -> Option<Result<World, Hindrance>> {
     let program = linked::program(program.first()?, folder)?;
-    let libraries = linked::libraries(&program);
+    let libraries = linked::all_libraries(&program);
     let library = libraries.iter().find(|library| kinds::is_mpi(library))?;
     Some(parts(&program, library, launcher))
 }
@@ -55,7 +55,7 @@ pub fn hindrance(words: &[String], folder: &Path, launcher: &Launcher, several: 
     let mut found = None;
     let programs: BTreeSet<PathBuf> = words.iter().filter_map(|word| linked::program(word, folder)).collect();
     for program in programs {
-        let libraries = linked::libraries(&program);
+        let libraries = linked::all_libraries(&program);
         let Some(library) = libraries.iter().find(|library| kinds::is_mpi(library)) else { continue };
         let world = parts(&program, library, launcher);
         match world.and_then(|world| if several { kinds::check_calls(&program, &world.library) } else { Ok(()) }) {
