@@ -42,7 +42,8 @@ pub const RDMA: Limit = limit(
 pub const IO_URING: Limit = limit(
     "io_uring",
     &["send_fds failed", "io_uring"],
-    "a descriptor cannot be dumped, such as one of io_uring; switch that off in the program (UV_USE_IO_URING=0 for libuv)",
+    "a descriptor cannot be dumped, such as one of io_uring; switch that off in the program (--innodb-use-native-aio=0 for \
+     MariaDB, asyncio for uvloop, Node 20 for Node 22)",
 );
 /// A watch on files.
 pub const INOTIFY: Limit = limit(
@@ -102,7 +103,7 @@ pub const TRACED: Limit = limit(
 );
 
 /// All limits, in the order in which CRIU's log is searched for them.
-const ALL: [Limit; 17] = [
+const ALL: [Limit; 21] = [
     limit(
         "mount",
         &["Can't lookup mount"],
@@ -121,6 +122,27 @@ const ALL: [Limit; 17] = [
     ),
     GPU,
     RDMA,
+    limit(
+        "counter",
+        &["anon_inode:[perf_event]"],
+        "performance counters (perf) cannot be dumped; run the program without them",
+    ),
+    limit(
+        "userfaultfd",
+        &["anon_inode:[userfaultfd]"],
+        "a program that serves the page faults of its memory (userfaultfd) cannot be dumped",
+    ),
+    limit(
+        "seccomp",
+        &["suspending seccomp"],
+        "a process of it filters its system calls (seccomp), as browsers do, and cannot be dumped; switch its sandbox off, if it has \
+         an option for that",
+    ),
+    limit(
+        "pipe",
+        &["packetized mode"],
+        "a pipe that keeps writes apart (O_DIRECT) cannot be dumped; use a socket of datagrams (SOCK_SEQPACKET)",
+    ),
     IO_URING,
     INOTIFY,
     limit(
