@@ -165,9 +165,6 @@ impl Init<'_> {
         // The sandbox ends with its supervisor.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
         sandbox::furnish()?;
-        if task.own_network {
-            sandbox::raise_loopback()?;
-        }
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let mut relays = relay::standard().map_err(|e| e.to_string())?;
         if has_line {

@@ -22,6 +22,7 @@ pub mod frozen;
 pub mod init;
 pub mod leftovers;
 pub mod line;
+mod network;
 pub mod patiently;
 pub mod probe;
 pub mod relay;
@@ -30,7 +31,6 @@ pub mod supervisor;
 pub mod task;
 pub mod temporary;
 pub mod tool;
-pub mod unproven;
 pub mod world;
 
 use std::time::Duration;

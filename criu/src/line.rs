@@ -7,6 +7,7 @@
 
 use crate::client::Ask;
 use mlog::proof::{DIALER, LISTENER, PROOF_BYTES, PROOF_LIMIT, SECRET_BYTES, Token, Words, random};
+pub use mlog::proof::{MOST_UNPROVEN, UNPROVEN_UNDISTURBED};
 use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

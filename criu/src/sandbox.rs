@@ -11,7 +11,6 @@ use nix::unistd::{Gid, Uid};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -170,23 +169,6 @@ pub fn furnish() -> Result<(), String> {
         let _ = mount(Some("/dev/pts/ptmx"), "/dev/ptmx", none, MsFlags::MS_BIND, none);
     }
     Ok(())
-}
-
-/// Enables the loopback device of the sandbox's own network, which leads nowhere else.
-///
-/// # Errors
-/// A sentence.
-pub fn raise_loopback() -> Result<(), String> {
-    let told = |e: io::Error| format!("the loopback interface: {e}");
-    let socket = std::net::UdpSocket::bind("0.0.0.0:0").map_err(told)?;
-    // SAFETY: all-zero is a valid request; the kernel reads name and flags of it (netdevice(7)).
-    let done = unsafe {
-        let mut request: libc::ifreq = std::mem::zeroed();
-        request.ifr_name[..2].copy_from_slice(&[b'l' as libc::c_char, b'o' as libc::c_char]);
-        request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
-        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &request)
-    };
-    if done == 0 { Ok(()) } else { Err(told(io::Error::last_os_error())) }
 }
 
 /// The process id that this namespace gave out last.

@@ -6,7 +6,7 @@ use crate::patiently::patiently;
 use crate::sandbox::Numbers;
 use crate::task::{Ended, Task};
 use crate::temporary::Temporary;
-use crate::{EXIT_KILLED, fallback, frozen, init, sandbox};
+use crate::{EXIT_KILLED, fallback, frozen, init, network, sandbox};
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SignalFd, siginfo};
@@ -110,7 +110,12 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
     let from = task.restore.as_ref().and_then(|folder| frozen::read(folder).ok());
     let numbers = if from.as_ref().is_none_or(|from| from.own_numbers) { Numbers::Own } else { Numbers::Root };
     let blocked = signals.thread_block().map_err(|e| e.to_string());
-    let prepared = blocked.and_then(|()| sandbox::leave(task.own_network, numbers));
+    // The names of nodes are asked for where they are known.
+    let addresses = task.own_network.then(|| network::addresses(&task.run).map_err(|e| e.to_string())).transpose();
+    let prepared = blocked.and(addresses).and_then(|addresses| {
+        sandbox::leave(task.own_network, numbers)?;
+        addresses.map_or(Ok(()), |addresses| network::raise(&addresses))
+    });
     if let Err(reason) = prepared {
         return without_sandbox(task, line, &reason);
     }

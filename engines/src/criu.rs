@@ -87,8 +87,23 @@ const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
 /// What distributions put behind their names where several kinds of MPI are installed.
 const KINDS: [&str; 3] = [".hydra", ".mpich", ".openmpi"];
 
+/// What asks others than the script's own programs, and cannot from a network without a way outside.
+const CLIENTS: [&str; 14] = [
+    "curl", "git", "pip", "pip3", "rsync", "sacct", "sbatch", "scancel", "scp", "sinfo", "squeue", "srun", "ssh",
+    "wget",
+];
+
+/// Whether a script with these words asks others.
+fn asks_others(words: &[String]) -> bool {
+    let name = |word: &String| word.rsplit('/').next().unwrap_or(word).to_string();
+    // This one works with a list that it is given.
+    let lists = |after: &[String]| matches!(after, [show, what, ..] if show == "show" && what.starts_with("hostname"));
+    words.iter().any(|word| CLIENTS.contains(&name(word).as_str()))
+        || words.iter().enumerate().any(|(at, word)| name(word) == "scontrol" && !lists(&words[at + 1..]))
+}
+
 /// Whether a script of these words, whose programs name these libraries, gets a network of its own: as its user says, or
-/// if it calls a launcher, or MPI without one, which opens connections to itself.
+/// if it calls a launcher, or MPI without one, which opens connections to itself, and asks nobody else.
 pub fn own_network(asked: Network, words: &[String], libraries: &BTreeSet<String>) -> bool {
     let launches = |word: &String| {
         let name = word.rsplit('/').next().unwrap_or(word);
@@ -96,7 +111,7 @@ pub fn own_network(asked: Network, words: &[String], libraries: &BTreeSet<String
     };
     let is_mpi = |library: &String| library.starts_with("libmpi");
     let talks = || words.iter().any(launches) || libraries.iter().any(is_mpi);
-    asked == Network::Own || asked == Network::Auto && talks()
+    asked == Network::Own || asked == Network::Auto && talks() && !asks_others(words)
 }
 
 /// The network that the run's first start has chosen, and else this choice, which is kept: what a script's programs are
@@ -271,6 +286,11 @@ mod tests {
         assert!(own_network(Network::Auto, &words("lmp -in x"), &BTreeSet::from(["libmpi.so.40".to_string()])));
         assert!(!own_network(Network::Auto, &words("python3 mpirun.py"), &none));
         assert!(!own_network(Network::Host, &words("mpirun heat"), &none));
+        assert!(own_network(Network::Auto, &words("scontrol show hostnames $L mpirun heat"), &none));
+        for asks in ["squeue -j 7 mpirun heat", "scontrol show job 7 mpirun heat", "mpirun heat /usr/bin/curl x"] {
+            assert!(!own_network(Network::Auto, &words(asks), &none), "{asks}");
+            assert!(own_network(Network::Own, &words(asks), &none), "{asks}");
+        }
         assert!(own_network(Network::Own, &words("python3 a.py"), &none));
     }
 }

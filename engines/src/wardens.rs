@@ -9,10 +9,11 @@ mod dump;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod unproven;
 
 use ::criu::line::{self, ADDRESS, FOLDER, Hello, Line, Member, Order, Said, Sent};
 use ::criu::supervisor::EXIT_NO_SANDBOX;
-use ::criu::unproven::Unproven;
+
 pub use dump::{Dump, Standing};
 use run::write_durably;
 use std::fs::DirBuilder;
@@ -24,6 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tasks::{State, Step, Task};
+use unproven::Unproven;
 
 /// How long a task that could be restored waits for another one of its step that has not called yet: its warden was
 /// killed before it could.

@@ -27,10 +27,18 @@ use std::time::Instant;
 /// How often a restore is tried.
 const RESTORES: u32 = 2;
 
-/// By these the launchers of MPICH and of Intel MPI start the ranks themselves: they would take `srun`, which reaches nobody
-/// from a network of the program's own.
-const LOCAL_LAUNCH: [(&str, &str); 4] =
-    [("HYDRA_LAUNCHER", "fork"), ("HYDRA_RMK", "user"), ("HYDRA_IFACE", "lo"), ("I_MPI_HYDRA_BOOTSTRAP", "fork")];
+/// By these the launchers of MPICH, Intel MPI and Open MPI start the ranks themselves: they would take `srun`, which reaches
+/// nobody from a network of the program's own. Open MPI takes the name of the node where the script began for another node
+/// after a restore.
+const LOCAL_LAUNCH: [(&str, &str); 6] = [
+    ("HYDRA_LAUNCHER", "fork"),
+    ("HYDRA_RMK", "user"),
+    ("HYDRA_IFACE", "lo"),
+    ("I_MPI_HYDRA_BOOTSTRAP", "fork"),
+    ("SLURM_NODELIST", "localhost"),
+    // Only loopback is there, by more than one address.
+    ("OMPI_MCA_oob_tcp_if_include", "lo"),
+];
 
 /// Who names one of these has chosen himself how UCX talks; Open MPI may have nothing else.
 const OF_UCX: [&str; 2] = ["UCX_TLS", "OMPI_MCA_pml"];
@@ -81,7 +89,7 @@ impl Init<'_> {
             .env_remove("FT_ENERGY_DONE_FD")
             .envs(self.task.fallback.iter().map(|file| (fallback::VARIABLE, file)));
         if self.task.own_network {
-            command.envs(LOCAL_LAUNCH);
+            command.envs(LOCAL_LAUNCH).env_remove("OMPI_MCA_oob_tcp_if_exclude");
             if OF_UCX.iter().all(|name| std::env::var_os(name).is_none()) {
                 command.envs(UCX);
             }

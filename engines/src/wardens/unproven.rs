@@ -1,6 +1,6 @@
 //! Callers of a driver that have not yet proved that they belong to the run: few at a time, and none for long.
 
-use mlog::proof::{MOST_UNPROVEN, UNPROVEN_UNDISTURBED};
+use ::criu::line::{MOST_UNPROVEN, UNPROVEN_UNDISTURBED};
 use std::collections::BTreeMap;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 /// The places for unproven callers, oldest first.
 #[derive(Clone, Default)]
-pub struct Unproven(Arc<Shared>);
+pub(super) struct Unproven(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -19,14 +19,14 @@ struct Shared {
 }
 
 /// A caller's place, until it is dropped.
-pub struct Place {
+pub(super) struct Place {
     of: Unproven,
     number: u64,
 }
 
 impl Unproven {
     /// A place for one more caller. If all are taken, the oldest caller makes room, unless it has just come.
-    pub fn admit(&self, stream: &TcpStream) -> Option<Place> {
+    pub(super) fn admit(&self, stream: &TcpStream) -> Option<Place> {
         let own = stream.try_clone().inspect_err(|e| self.refuse(&e.to_string())).ok()?;
         let mut held = self.held();
         if held.len() >= MOST_UNPROVEN {
@@ -44,7 +44,7 @@ impl Unproven {
     }
 
     /// Logs why a caller was refused; only the first as a warning, so that callers cannot fill the output of a job.
-    pub fn refuse(&self, why: &str) {
+    pub(super) fn refuse(&self, why: &str) {
         match self.0.has_warned.swap(true, Ordering::Relaxed) {
             false => tracing::warn!(why, "one that called is no task of this run"),
             true => tracing::debug!(why, "one that called is no task of this run"),

@@ -1,0 +1,102 @@
+//! A network of a sandbox's own, which leads nowhere: its loopback device has the addresses of the node, too, where programs
+//! look for it by its name.
+
+use crate::patiently::patiently;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// Holds the addresses of all nodes on which the program of a run was: it may have connections between them.
+const ADDRESSES: &str = "addresses";
+
+/// What the names of this node and of those before stood for (IPv4).
+///
+/// # Errors
+/// What the file system says.
+pub fn addresses(run: &Path) -> io::Result<BTreeSet<Ipv4Addr>> {
+    let (file, part) = (run.join(ADDRESSES), run.join("addresses.part"));
+    let kept = match patiently(|| fs::read_to_string(&file)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read?,
+    };
+    let before: BTreeSet<Ipv4Addr> = kept.lines().filter_map(|line| line.parse().ok()).collect();
+    let all: BTreeSet<Ipv4Addr> = before.iter().copied().chain(of_this_node()).collect();
+    if all != before {
+        let text: String = all.iter().map(|address| format!("{address}\n")).collect();
+        patiently(|| fs::write(&part, &text))?;
+        patiently(|| fs::rename(&part, &file))?;
+    }
+    Ok(all)
+}
+
+/// What this node's name stands for, where that is not the loopback device already.
+fn of_this_node() -> impl Iterator<Item = Ipv4Addr> {
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let found = name.and_then(|name| (name, 0).to_socket_addrs().ok());
+    let v4 = |ip: IpAddr| if let IpAddr::V4(ip) = ip { Some(ip) } else { None };
+    found.into_iter().flatten().filter_map(move |at| v4(at.ip())).filter(|ip| !ip.is_loopback())
+}
+
+/// Enables the loopback device of this process's network, with these addresses.
+///
+/// # Errors
+/// A sentence.
+pub fn raise(addresses: &BTreeSet<Ipv4Addr>) -> Result<(), String> {
+    let told = |e: io::Error| format!("the loopback interface: {e}");
+    let socket = UdpSocket::bind("0.0.0.0:0").map_err(told)?;
+    let ask = |what, name: &str, fill: &dyn Fn(&mut libc::ifreq)| {
+        // SAFETY: all-zero is a valid request; the kernel reads name, flags and address of it (netdevice(7)).
+        let done = unsafe {
+            let mut request: libc::ifreq = std::mem::zeroed();
+            request.ifr_name.iter_mut().zip(name.bytes()).for_each(|(to, byte)| *to = byte as libc::c_char);
+            fill(&mut request);
+            libc::ioctl(socket.as_raw_fd(), what, &request)
+        };
+        if done == 0 { Ok(()) } else { Err(told(io::Error::last_os_error())) }
+    };
+    let address = |of: Ipv4Addr| {
+        move |request: &mut libc::ifreq| {
+            // SAFETY: an address of the internet fits into one of any kind.
+            let to = unsafe { &mut *(&raw mut request.ifr_ifru.ifru_addr).cast::<libc::sockaddr_in>() };
+            to.sin_family = libc::AF_INET as libc::sa_family_t;
+            to.sin_addr.s_addr = u32::from(of).to_be();
+        }
+    };
+    ask(libc::SIOCSIFFLAGS, "lo", &|request| request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short)?;
+    addresses.iter().enumerate().try_for_each(|(at, one)| {
+        let name = format!("lo:{}", at + 1);
+        ask(libc::SIOCSIFADDR, &name, &address(*one))?;
+        ask(libc::SIOCSIFNETMASK, &name, &address(Ipv4Addr::BROADCAST))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sched::{CloneFlags, unshare};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_network_has_the_addresses_of_all_nodes_of_its_run() {
+        let run = tempfile::tempdir().unwrap();
+        fs::write(run.path().join(ADDRESSES), "192.0.2.7\n198.51.100.9\n").unwrap();
+        let all = addresses(run.path()).unwrap();
+        assert!(all.contains(&Ipv4Addr::new(192, 0, 2, 7)) && all.len() >= 2 && all == addresses(run.path()).unwrap());
+        let inside = std::thread::spawn(move || {
+            if unshare(CloneFlags::CLONE_NEWNET).is_err() {
+                println!("skipped: this user gets no network");
+                return true;
+            }
+            raise(&all).unwrap();
+            let reached = |one: &Ipv4Addr| {
+                let listener = TcpListener::bind((*one, 0)).unwrap();
+                TcpStream::connect(listener.local_addr().unwrap()).is_ok()
+            };
+            all.iter().all(reached)
+        });
+        assert!(inside.join().unwrap());
+    }
+}
