@@ -123,6 +123,45 @@ thermo 200
 run 3000
 END
 lmp -in in.lj -log none | grep -E '^ +[0-9]+ ' | cut -c1-60 > result"),
+    program("mpirun, the node's name", &["mpirun", "python3"], "cat > h.py <<'END'
+import os, socket, time
+here = socket.gethostname()
+if os.environ[\"OMPI_COMM_WORLD_RANK\"] == \"0\":
+    c, _ = socket.create_server((here, 34567)).accept()
+    open(\"result\", \"w\").write(str(sum(int(c.recv(6, socket.MSG_WAITALL)) for i in range(60))))
+else:
+    for _ in range(50):
+        try: c = socket.create_connection((here, 34567)); break
+        except OSError: time.sleep(0.2)
+    for i in range(60): c.send(b\"%06d\" % i); time.sleep(0.25)
+END
+mpirun -H $(hostname):2 --oversubscribe -n 2 python3 h.py"),
+    program("mpirun, one after another", &["mpirun", "mpicc"], "cat > m.c <<'END'
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int c, char **v) { int rank; long sum = 0, all; MPI_Init(&c, &v); MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+for (long i = 0; i < 6; i++) { long own = i * (rank + 1) * atoi(v[1]); MPI_Allreduce(&own, &all, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD); sum += all; usleep(200000); }
+if (!rank) printf(\"%ld\\n\", sum); MPI_Finalize(); return 0; }
+END
+mpicc -o m m.c; exec 5>result; for i in $(seq 8); do mpirun --oversubscribe -n 2 ./m $i >&5 || echo \"failed $?\" >&5; done"),
+    program("Fortran's MPI under srun", &["mpirun", "mpif90", "gfortran"], "cat > s.f90 <<'END'
+program sums
+  use mpi_f08
+  integer :: rank, i, all, total = 0
+  call MPI_Init()
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank)
+  do i = 1, 60
+    call MPI_Allreduce(i * (rank + 1), all, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD)
+    total = total + all
+    call execute_command_line('sleep 0.2')
+  end do
+  if (rank == 0) print *, total
+  call MPI_Finalize()
+end program
+END
+mpif90 -o s s.f90 && srun --mpi=pmix -n2 -O ./s > result"),
     program("mpirun", &["mpirun", "lmp"], "cat > in.lj <<'END'
 units lj
 atom_style atomic

@@ -7,7 +7,7 @@ use suite::programs::{PROGRAMS, Program, Verdict, is_here, play};
 use suite::transparent::site;
 
 /// Those of every kind, of what the tests have anyway.
-const SELECTION: [&str; 15] = [
+const SELECTION: [&str; 18] = [
     "a log that is open",
     "python, threads",
     "python, a pool of processes",
@@ -17,6 +17,9 @@ const SELECTION: [&str; 15] = [
     "mktemp -d",
     "a file in /tmp",
     "make -j2",
+    "mpirun, the node's name",
+    "mpirun, one after another",
+    "Fortran's MPI under srun",
     "SQLite",
     "a loop of srun",
     "a chain of jobs",
