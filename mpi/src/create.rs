@@ -77,10 +77,14 @@ pub fn split(world: W, at: &Rc<Comm>, color: Int, key: Int, topology: Option<Top
     adopt(world, handle, context, members, topology)
 }
 
-/// All members of a communicator come, to make another one natively.
-fn meet(world: W, comm: MPI_Comm) {
-    collective::meet(world, comm);
+/// All members of a communicator in this group come, to make another one natively.
+fn meet(world: W, comm: MPI_Comm) -> Res {
+    match world.find(comm) {
+        Some(at) => world.carry_out(collective::gather(at))?,
+        None => collective::meet(world, comm),
+    }
     settle(world);
+    Ok(())
 }
 
 fn duplicate(world: W, at: &Rc<Comm>, handle: MPI_Comm) -> Res {
@@ -123,7 +127,7 @@ fn create(world: W, at: &Rc<Comm>, ranks: &[u32], newcomm: *mut MPI_Comm) -> Res
     if ranks.iter().any(|rank| !at.members.contains(rank)) {
         return fail(MPI_ERR_GROUP);
     }
-    meet(world, at.handle);
+    meet(world, at.handle)?;
     let mut group = crate::group::native_group(world, ranks);
     let code = native().MPI_Comm_create(at.handle, group, newcomm);
     native().MPI_Group_free(&mut group);
@@ -167,12 +171,12 @@ fn free(world: &World, comm: *mut MPI_Comm) -> Res {
 
 export! {
     fn MPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) collective comm => |w, at| {
-        meet(w, comm);
+        meet(w, comm)?;
         check(native().MPI_Comm_dup(comm, newcomm))?;
         duplicate(w, &at, take(newcomm))
     };
     fn MPI_Comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: *mut MPI_Comm) collective comm => |w, at| {
-        meet(w, comm);
+        meet(w, comm)?;
         check(native().MPI_Comm_dup_with_info(comm, info, newcomm))?;
         duplicate(w, &at, take(newcomm))
     };
@@ -199,7 +203,7 @@ export! {
         if at.remote.is_some() || !(split_type == MPI_UNDEFINED || crate::refused::within_a_node(split_type)) {
             return crate::refused::refuse("MPI_Comm_split_type", "split by MPI_COMM_TYPE_SHARED, or by a color");
         }
-        meet(w, comm);
+        meet(w, comm)?;
         check(native().MPI_Comm_split_type(comm, split_type, key, info, newcomm))
     };
     fn MPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) => |w| {
@@ -207,7 +211,7 @@ export! {
         if let Some(at) = w.find(comm) {
             return create(w, &at, &ranks, newcomm);
         }
-        meet(w, comm);
+        meet(w, comm)?;
         let mut group = crate::group::native_group(w, &ranks);
         let code = native().MPI_Comm_create(comm, group, newcomm);
         native().MPI_Group_free(&mut group);

@@ -4,7 +4,7 @@
 #![allow(clippy::unnecessary_cast, reason = "MPI_Aint is another type in each ABI")]
 
 use crate::abi::*;
-use crate::border::moved;
+use crate::border::{Res, fail, moved};
 use crate::transport::Body;
 use std::borrow::Cow;
 use std::ffi::c_void;
@@ -27,6 +27,15 @@ impl Part {
     /// A part of the program's memory.
     pub fn new(at: *const c_void, count: Int, datatype: MPI_Datatype) -> Part {
         Part { at: at.cast_mut(), count, datatype }
+    }
+
+    /// Packed bytes.
+    ///
+    /// # Errors
+    /// They are more than an `int` counts.
+    pub fn packed(bytes: &[u8]) -> Res<Part> {
+        let count = Int::try_from(bytes.len()).or_else(|_| fail(MPI_ERR_COUNT))?;
+        Ok(Part::new(bytes.as_ptr().cast(), count, handles().packed))
     }
 
     /// Bytes of its contents.

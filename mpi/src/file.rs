@@ -34,7 +34,7 @@ fn open(world: W, at: &Rc<Comm>, name: *const c_char, mode: Int, info: MPI_Info,
     let first = at.own_group()[0] == 0;
     let created = MPI_MODE_CREATE as Int | MPI_MODE_EXCL as Int;
     let mut code = MPI_SUCCESS;
-    collective::meet(world, at.handle);
+    world.carry_out(collective::gather(at.clone()))?;
     if first {
         code = natively(|| native().MPI_File_open(at.handle, name, mode, info, file));
     }

@@ -183,7 +183,7 @@ macro_rules! sends {
                 let part = Part::new(buf, count, datatype);
                 check_part(part)?;
                 let copy = part.contents().into_owned();
-                let out = Part::new(copy.as_ptr().cast(), copy.len() as Int, handles().packed);
+                let out = Part::packed(&copy)?;
                 exchange(w, (out, dest, sendtag), (part, source, recvtag), comm, status)
             };
         }

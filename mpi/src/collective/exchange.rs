@@ -44,11 +44,8 @@ pub(super) async fn alltoall(world: W, at: Rc<Comm>, from: Option<Vec<Part>>, in
         }
         None => {
             let copies: Vec<Vec<u8>> = into.iter().map(|part| part.contents().into_owned()).collect();
-            let packed = |peer: usize| {
-                let copy: &Vec<u8> = &copies[peer];
-                Part::new(copy.as_ptr().cast(), copy.len() as Int, handles().packed)
-            };
-            with_all(world, &turn, packed, |peer| into[peer]).await
+            let packed = copies.iter().map(|copy| Part::packed(copy)).collect::<Res<Vec<_>>>()?;
+            with_all(world, &turn, |peer| packed[peer], |peer| into[peer]).await
         }
     }
 }

@@ -34,8 +34,8 @@ pub type W = &'static World;
 const TURNS: u64 = 1024;
 /// So many tags has a collective.
 const TAGS: Int = 64;
-/// The tag of messages of those who meet: of no collective.
-const MEETING_TAG: Int = TURNS as Int * TAGS;
+/// The tag of messages of those who meet: of no collective, and of no two leaders (`calls::direct`).
+const MEETING_TAG: Int = 2 * TURNS as Int * TAGS;
 
 /// A collective's place in the order of its communicator's.
 pub struct Turn {
@@ -184,6 +184,12 @@ async fn native_bcast(at: &Comm, part: Part, root: Int) -> Res {
     let mut request = handles().no_request;
     check(native().MPI_Ibcast(part.at, part.count, part.datatype, root, at.engine, &mut request))?;
     complete_native(request).await
+}
+
+/// All members in this group come, after all that was begun before on the communicator.
+pub async fn gather(at: Rc<Comm>) -> Res {
+    let _turn = turn(at.clone()).await;
+    native_barrier(&at).await
 }
 
 /// Waits for all members in this group.
