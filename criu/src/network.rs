@@ -3,21 +3,27 @@
 
 use crate::patiently::patiently;
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs, UdpSocket};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Holds the addresses of all nodes on which the program of a run was: it may have connections between them.
 const ADDRESSES: &str = "addresses";
 
-/// What the names of this node and of those before stood for (IPv4).
+/// Longest time in which the name of a node is looked up.
+const LOOKED_UP: Duration = Duration::from_secs(5);
+
+/// What the names of this node and of those before stood for (IPv4). What cannot be kept is told: a later life may lack it.
 ///
 /// # Errors
-/// What the file system says.
+/// What was kept cannot be read.
 pub fn addresses(run: &Path) -> io::Result<BTreeSet<Ipv4Addr>> {
-    let (file, part) = (run.join(ADDRESSES), run.join("addresses.part"));
+    let file = run.join(ADDRESSES);
     let kept = match patiently(|| fs::read_to_string(&file)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
         read => read?,
@@ -26,18 +32,37 @@ pub fn addresses(run: &Path) -> io::Result<BTreeSet<Ipv4Addr>> {
     let all: BTreeSet<Ipv4Addr> = before.iter().copied().chain(of_this_node()).collect();
     if all != before {
         let text: String = all.iter().map(|address| format!("{address}\n")).collect();
-        patiently(|| fs::write(&part, &text))?;
-        patiently(|| fs::rename(&part, &file))?;
+        if let Err(e) = patiently(|| write(&file, &text)) {
+            tracing::warn!(%e, "the addresses of this node are not kept");
+        }
     }
     Ok(all)
 }
 
-/// What this node's name stands for, where that is not the loopback device already.
-fn of_this_node() -> impl Iterator<Item = Ipv4Addr> {
-    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    let found = name.and_then(|name| (name, 0).to_socket_addrs().ok());
-    let v4 = |ip: IpAddr| if let IpAddr::V4(ip) = ip { Some(ip) } else { None };
-    found.into_iter().flatten().filter_map(move |at| v4(at.ip())).filter(|ip| !ip.is_loopback())
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let part = file.with_extension("part");
+    let mut written = File::create(&part)?;
+    written.write_all(text.as_bytes())?;
+    written.sync_all()?;
+    fs::rename(&part, file)
+}
+
+/// What this node's name stands for, where that is not the loopback device already. A process of its own looks it up: that may
+/// take long, and load what starts threads.
+fn of_this_node() -> Vec<Ipv4Addr> {
+    let Ok(name) = nix::unistd::gethostname() else { return Vec::new() };
+    let mut command = Command::new("getent");
+    command.arg("ahostsv4").arg(name).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut child) = command.spawn() else { return Vec::new() };
+    let until = Instant::now() + LOOKED_UP;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    let said = child.wait_with_output().map(|output| output.stdout).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let found = said.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
+    found.filter(|address: &Ipv4Addr| !address.is_loopback()).collect()
 }
 
 /// Enables the loopback device of this process's network, with these addresses.
@@ -66,11 +91,14 @@ pub fn raise(addresses: &BTreeSet<Ipv4Addr>) -> Result<(), String> {
         }
     };
     ask(libc::SIOCSIFFLAGS, "lo", &|request| request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short)?;
-    addresses.iter().enumerate().try_for_each(|(at, one)| {
+    for (at, one) in addresses.iter().enumerate() {
         let name = format!("lo:{}", at + 1);
-        ask(libc::SIOCSIFADDR, &name, &address(*one))?;
-        ask(libc::SIOCSIFNETMASK, &name, &address(Ipv4Addr::BROADCAST))
-    })
+        let added = ask(libc::SIOCSIFADDR, &name, &address(*one));
+        if let Err(e) = added.and_then(|()| ask(libc::SIOCSIFNETMASK, &name, &address(Ipv4Addr::BROADCAST))) {
+            tracing::warn!(e, %one, "an address of this node is not in the network of the program");
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -103,6 +103,19 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
             return KILLED;
         }
     };
+    // Ranks of steps reach those of other nodes by their relay alone.
+    let named = task.own_network && task.member.is_none();
+    let addresses = match named.then(|| network::addresses(&task.run)).transpose() {
+        Ok(addresses) => addresses.unwrap_or_default(),
+        Err(e) if task.restore.is_some() => {
+            protocol::say!("joulepoint: the addresses that the program knows cannot be read: {e}");
+            return KILLED;
+        }
+        Err(e) => {
+            tracing::warn!(%e, "addresses of earlier nodes cannot be read");
+            Default::default()
+        }
+    };
     // Otherwise the kernel would name it "exe", after `/proc/self/exe` by which it was started.
     let _ = nix::sys::prctl::set_name(c"joulepoint");
     let signals = SigSet::all();
@@ -110,11 +123,9 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
     let from = task.restore.as_ref().and_then(|folder| frozen::read(folder).ok());
     let numbers = if from.as_ref().is_none_or(|from| from.own_numbers) { Numbers::Own } else { Numbers::Root };
     let blocked = signals.thread_block().map_err(|e| e.to_string());
-    // The names of nodes are asked for where they are known.
-    let addresses = task.own_network.then(|| network::addresses(&task.run).map_err(|e| e.to_string())).transpose();
-    let prepared = blocked.and(addresses).and_then(|addresses| {
+    let prepared = blocked.and_then(|()| {
         sandbox::leave(task.own_network, numbers)?;
-        addresses.map_or(Ok(()), |addresses| network::raise(&addresses))
+        if task.own_network { network::raise(&addresses) } else { Ok(()) }
     });
     if let Err(reason) = prepared {
         return without_sandbox(task, line, &reason);

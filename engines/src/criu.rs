@@ -88,30 +88,50 @@ const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
 const KINDS: [&str; 3] = [".hydra", ".mpich", ".openmpi"];
 
 /// What asks others than the script's own programs, and cannot from a network without a way outside.
-const CLIENTS: [&str; 14] = [
-    "curl", "git", "pip", "pip3", "rsync", "sacct", "sbatch", "scancel", "scp", "sinfo", "squeue", "srun", "ssh",
-    "wget",
+const CLIENTS: [&str; 12] =
+    ["curl", "rsync", "sacct", "sacctmgr", "sbatch", "scancel", "scp", "sinfo", "squeue", "srun", "ssh", "wget"];
+
+/// By these words after it a command asks others, which does not always.
+const ASKING: [(&str, &[&str]); 3] = [
+    ("git", &["clone", "fetch", "ls-remote", "pull", "push", "submodule"]),
+    ("pip", &["download", "install"]),
+    ("pip3", &["download", "install"]),
 ];
 
-/// Whether a script with these words asks others.
-fn asks_others(words: &[String]) -> bool {
-    let name = |word: &String| word.rsplit('/').next().unwrap_or(word).to_string();
-    // This one works with a list that it is given.
-    let lists = |after: &[String]| matches!(after, [show, what, ..] if show == "show" && what.starts_with("hostname"));
-    words.iter().any(|word| CLIENTS.contains(&name(word).as_str()))
-        || words.iter().enumerate().any(|(at, word)| name(word) == "scontrol" && !lists(&words[at + 1..]))
+/// The word by which a script with these words asks others, if it does.
+fn asks_others(words: &[String]) -> Option<&str> {
+    let asks = |at: usize, word: &String| {
+        let name = word.rsplit('/').next().unwrap_or(word);
+        let after: Vec<&str> = words[at + 1..].iter().take(2).map(String::as_str).collect();
+        // This one works with a list that it is given.
+        let lists = || matches!(after[..], ["show", what] if what.starts_with("hostname"));
+        CLIENTS.contains(&name)
+            || name == "scontrol" && !lists()
+            || ASKING
+                .iter()
+                .any(|(client, asking)| name == *client && after.first().is_some_and(|w| asking.contains(w)))
+    };
+    words.iter().enumerate().find(|(at, word)| asks(*at, word)).map(|(_, word)| word.as_str())
+}
+
+/// The word for which a script that would get a network of its own keeps the node's.
+pub fn keeps_network<'a>(asked: Network, words: &'a [String], libraries: &BTreeSet<String>) -> Option<&'a str> {
+    asks_others(words).filter(|_| asked == Network::Auto && talks(words, libraries))
 }
 
 /// Whether a script of these words, whose programs name these libraries, gets a network of its own: as its user says, or
 /// if it calls a launcher, or MPI without one, which opens connections to itself, and asks nobody else.
 pub fn own_network(asked: Network, words: &[String], libraries: &BTreeSet<String>) -> bool {
+    asked == Network::Own || asked == Network::Auto && talks(words, libraries) && asks_others(words).is_none()
+}
+
+/// Whether its programs talk to each other over the network.
+fn talks(words: &[String], libraries: &BTreeSet<String>) -> bool {
     let launches = |word: &String| {
         let name = word.rsplit('/').next().unwrap_or(word);
         LAUNCHERS.contains(&KINDS.iter().find_map(|kind| name.strip_suffix(kind)).unwrap_or(name))
     };
-    let is_mpi = |library: &String| library.starts_with("libmpi");
-    let talks = || words.iter().any(launches) || libraries.iter().any(is_mpi);
-    asked == Network::Own || asked == Network::Auto && talks() && !asks_others(words)
+    words.iter().any(launches) || libraries.iter().any(|library| library.starts_with("libmpi"))
 }
 
 /// The network that the run's first start has chosen, and else this choice, which is kept: what a script's programs are
@@ -287,7 +307,13 @@ mod tests {
         assert!(!own_network(Network::Auto, &words("python3 mpirun.py"), &none));
         assert!(!own_network(Network::Host, &words("mpirun heat"), &none));
         assert!(own_network(Network::Auto, &words("scontrol show hostnames $L mpirun heat"), &none));
-        for asks in ["squeue -j 7 mpirun heat", "scontrol show job 7 mpirun heat", "mpirun heat /usr/bin/curl x"] {
+        assert!(own_network(Network::Auto, &words("git describe --tags mpirun heat"), &none));
+        for asks in [
+            "squeue mpirun heat",
+            "scontrol show job 7 mpirun heat",
+            "mpirun heat /usr/bin/curl x",
+            "git pull mpirun x",
+        ] {
             assert!(!own_network(Network::Auto, &words(asks), &none), "{asks}");
             assert!(own_network(Network::Own, &words(asks), &none), "{asks}");
         }

@@ -113,6 +113,12 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
             let words = linked::words(argv, &me.folder);
             let libraries = linked::libraries_of(&words, &me.folder);
             let own_network = criu::kept_network(run, criu::own_network(settings.network, &words, &libraries))?;
+            if let Some(word) = criu::keeps_network(settings.network, &words, &libraries) {
+                protocol::say!(
+                    "joulepoint: the script asks others ({word}) and keeps the node's network: connections of its programs cannot be \
+                     saved; --ft-energy-network=own gives it one with nobody else"
+                );
+            }
             let words = criu::within(&criu, run, argv, me.job.is_some(), limit_s, own_network)?;
             script.instead = Arc::new(Some(words).into());
             let (run, folder) = (run.to_path_buf(), me.folder.clone());

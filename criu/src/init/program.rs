@@ -27,18 +27,14 @@ use std::time::Instant;
 /// How often a restore is tried.
 const RESTORES: u32 = 2;
 
-/// By these the launchers of MPICH, Intel MPI and Open MPI start the ranks themselves: they would take `srun`, which reaches
-/// nobody from a network of the program's own. Open MPI takes the name of the node where the script began for another node
-/// after a restore.
-const LOCAL_LAUNCH: [(&str, &str); 6] = [
-    ("HYDRA_LAUNCHER", "fork"),
-    ("HYDRA_RMK", "user"),
-    ("HYDRA_IFACE", "lo"),
-    ("I_MPI_HYDRA_BOOTSTRAP", "fork"),
-    ("SLURM_NODELIST", "localhost"),
-    // Only loopback is there, by more than one address.
-    ("OMPI_MCA_oob_tcp_if_include", "lo"),
-];
+/// By these the launchers of MPICH and of Intel MPI start the ranks themselves: they would take `srun`, which reaches
+/// nobody from a network of the program's own.
+const LOCAL_LAUNCH: [(&str, &str); 4] =
+    [("HYDRA_LAUNCHER", "fork"), ("HYDRA_RMK", "user"), ("HYDRA_IFACE", "lo"), ("I_MPI_HYDRA_BOOTSTRAP", "fork")];
+
+/// The same of Open MPI in a script: after a restore it takes the name of the node where the script began for another node. It
+/// leaves the loopback device out if that has several addresses, unless it is told what to leave out.
+const LOCAL_OPEN_MPI: [(&str, &str); 2] = [("SLURM_NODELIST", "localhost"), ("OMPI_MCA_oob_tcp_if_exclude", "none")];
 
 /// Who names one of these has chosen himself how UCX talks; Open MPI may have nothing else.
 const OF_UCX: [&str; 2] = ["UCX_TLS", "OMPI_MCA_pml"];
@@ -89,7 +85,10 @@ impl Init<'_> {
             .env_remove("FT_ENERGY_DONE_FD")
             .envs(self.task.fallback.iter().map(|file| (fallback::VARIABLE, file)));
         if self.task.own_network {
-            command.envs(LOCAL_LAUNCH).env_remove("OMPI_MCA_oob_tcp_if_exclude");
+            command.envs(LOCAL_LAUNCH);
+            if self.task.member.is_none() {
+                command.envs(LOCAL_OPEN_MPI).env_remove("OMPI_MCA_oob_tcp_if_include");
+            }
             if OF_UCX.iter().all(|name| std::env::var_os(name).is_none()) {
                 command.envs(UCX);
             }
