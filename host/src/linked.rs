@@ -9,8 +9,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Largest script that is read, bytes.
 const SCRIPT_LIMIT_BYTES: u64 = 1 << 20;
@@ -29,6 +31,9 @@ pub fn libraries(program: &Path) -> BTreeSet<String> {
     };
     found.unwrap_or_default()
 }
+
+/// Longest time in which a loader lists libraries.
+const LISTED: Duration = Duration::from_secs(10);
 
 /// Libraries of compilers and of the system, by how their names begin: what has no others has nothing to do with MPI.
 const COMMON: [&str; 15] = [
@@ -58,8 +63,8 @@ pub fn all_libraries(program: &Path) -> BTreeSet<String> {
     }
     let Some(loader) = loader(program) else { return all };
     // It ends before the program begins (ld.so(8)).
-    let listed = Command::new(loader).arg("--list").arg(program).stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let listed = tool::output(Command::new(loader).arg("--list").arg(program).stderr(Stdio::null()), LISTED);
+    let listed = listed.unwrap_or_default();
     all.extend(listed.lines().filter_map(|line| line.trim().split_once(" => ")).map(|(name, _)| name.to_string()));
     all
 }
@@ -72,7 +77,10 @@ fn loader(program: &Path) -> Option<PathBuf> {
         Ok(FileKind::Elf32) => interpreter::<FileHeader32<Endianness>>(&content),
         _ => None,
     };
-    named.filter(|loader| loader.is_absolute())
+    // The system's: a file of somebody else's may name anything.
+    let is_loader = |name: &OsStr| name.to_string_lossy().starts_with("ld");
+    let is_roots = |loader: &PathBuf| fs::metadata(loader).is_ok_and(|m| m.uid() == 0);
+    named.filter(|loader| loader.is_absolute() && loader.file_name().is_some_and(is_loader) && is_roots(loader))
 }
 
 fn interpreter<Elf: FileHeader<Endian = Endianness>>(content: &[u8]) -> Option<PathBuf> {
@@ -172,11 +180,13 @@ pub fn all_libraries_of(words: &[String], folder: &Path) -> BTreeSet<String> {
     programs(words, folder).iter().flat_map(|p| all_libraries(p)).collect()
 }
 
-/// Whether a word of a call of Python is that module, or a program that names it.
+/// Whether a word of a call of Python is that module, or a program that imports it.
 pub fn is_mpi4py(word: &str, folder: &Path) -> bool {
     let file = folder.join(word);
     let is_short = || fs::metadata(&file).is_ok_and(|m| m.is_file() && m.len() <= SCRIPT_LIMIT_BYTES);
-    let names_it = || fs::read_to_string(&file).is_ok_and(|text| text.contains("mpi4py"));
+    let imports =
+        |line: &str| ["import mpi4py", "from mpi4py"].iter().any(|words| line.trim_start().starts_with(words));
+    let names_it = || fs::read_to_string(&file).is_ok_and(|text| text.lines().any(imports));
     word == "mpi4py" || word.ends_with(".py") && is_short() && names_it()
 }
 

@@ -110,9 +110,10 @@ impl Gathered {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Gathered>, Native> {
         let program = &call.words[at..];
-        let Some(world) = ranks::world(program, folder, &Launcher::Path(kinds::paths())) else {
-            let is_mpi = split::is_mpi(&call.words, |name| mpi::lookup(name, &call.words, folder, &variable));
-            return if is_mpi { Err(Native::Indirect) } else { Ok(None) };
+        let is_mpi = split::is_mpi(&call.words, |name| mpi::lookup(name, &call.words, folder, &variable));
+        let world = match ranks::world(program, folder, &Launcher::Path(kinds::paths())) {
+            Some(world) if is_mpi || ranks::names_mpi(program, folder) => world,
+            _ => return if is_mpi { Err(Native::Indirect) } else { Ok(None) },
         };
         let gathered = Gathered::read(call, at, world?, folder, variable)?;
         gathered.check_calls(&program[0])?;

@@ -38,6 +38,12 @@ pub fn world(program: &[String], folder: &Path, launcher: &Launcher) -> Option<R
     Some(parts(&program, library, launcher))
 }
 
+/// Whether a program names MPI by itself: one whose libraries do may never call it.
+pub fn names_mpi(program: &[String], folder: &Path) -> bool {
+    let program = program.first().and_then(|word| linked::program(word, folder));
+    program.is_some_and(|program| linked::libraries(&program).iter().any(|library| kinds::is_mpi(library)))
+}
+
 /// The parts of a world; where the program itself finds its library, the launcher is beside that.
 fn parts(program: &Path, library: &str, launcher: &Launcher) -> Result<World, Hindrance> {
     let beside = linked::folder_of(program, library).map(|folder| folder.join("../bin"));

@@ -164,7 +164,9 @@ fn ask(asked: &Asked<'_>, controller: &Controller, end_s: Option<f64>, together:
 fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options::Engine>) -> Planned {
     let Asked { settings, site, argv, me, .. } = asked;
     let read = linked::read(argv, &me.folder);
-    let libraries = linked::all_libraries_of(&read.words, &me.folder);
+    let mut libraries = linked::libraries_of(&read.words, &me.folder);
+    // What its libraries need is their own affair, but for MPI: a program of Fortran names it no other way.
+    libraries.extend(linked::all_libraries_of(&read.words, &me.folder).into_iter().filter(|l| kinds::is_mpi(l)));
     let names = |name: &str| read.words.iter().any(|word| word.rsplit('/').next() == Some(name));
     // One that is called by its path is the real one.
     let launchers: Vec<&'static str> =
