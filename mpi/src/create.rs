@@ -44,8 +44,7 @@ pub fn adopt(
     members: Vec<u32>,
     topology: Option<Topology>,
 ) -> Res<MPI_Comm> {
-    let within = members.iter().all(|rank| world.layout.native(*rank).is_some());
-    if within {
+    if !world.spans(&members) {
         return match topology {
             Some(topology) => topology.natively(handle),
             None => Ok(handle),
@@ -143,11 +142,13 @@ fn create(world: W, at: &Rc<Comm>, ranks: &[u32], newcomm: *mut MPI_Comm) -> Res
 fn create_group(world: W, comm: MPI_Comm, ranks: &[u32], tag: Int, newcomm: *mut MPI_Comm) -> Res {
     collective::meet_some(world, ranks)?;
     settle(world);
-    let mut group = crate::group::native_group(world, ranks);
-    let code = native().MPI_Comm_create_group(comm, group, tag, newcomm);
-    native().MPI_Group_free(&mut group);
-    check(code)?;
-    let Some(at) = world.find(comm).filter(|_| ranks.contains(&world.rank)) else { return Ok(()) };
+    let mut made = [handles().no_comm; 2];
+    // Where it stays native, one is enough.
+    let made = if world.spans(ranks) { &mut made[..] } else { &mut made[..1] };
+    native_subsets(world, comm, ranks, tag, made)?;
+    put(newcomm, made[0]);
+    let at = world.find(comm).filter(|_| ranks.contains(&world.rank));
+    let (Some(at), &mut [handle, engine]) = (at, made) else { return Ok(()) };
     let words: Vec<u64> = ranks.iter().map(|rank| u64::from(*rank)).collect();
     let who = context(at.context, &[&[2 << 40 | tag as u64], words.as_slice()].concat());
     let times = {
@@ -156,8 +157,21 @@ fn create_group(world: W, comm: MPI_Comm, ranks: &[u32], tag: Int, newcomm: *mut
         *times += 1;
         *times
     };
-    put(newcomm, adopt(world, take(newcomm), context(who, &[times]), ranks.to_vec(), None)?);
+    world.register(Comm::new(world, (handle, engine), context(who, &[times]), ranks.to_vec(), None));
     Ok(())
+}
+
+/// Native communicators of those of `ranks` that are in this group. All are of the same parent: one of a new communicator
+/// would be made after duplicates of the parent that are under way, which may wait for those who call this.
+///
+/// # Errors
+/// What the native library says.
+pub fn native_subsets(world: W, parent: MPI_Comm, ranks: &[u32], tag: Int, made: &mut [MPI_Comm]) -> Res {
+    let mut group = crate::group::native_group(world, ranks);
+    let make = |new: &mut MPI_Comm| check(native().MPI_Comm_create_group(parent, group, tag, new));
+    let end = made.iter_mut().try_for_each(make);
+    native().MPI_Group_free(&mut group);
+    end
 }
 
 fn free(world: &World, comm: *mut MPI_Comm) -> Res {

@@ -8,9 +8,9 @@ use crate::abi::*;
 use crate::border::*;
 use crate::collective::{self, W};
 use crate::communicator::Comm;
-use crate::create::{adopt, context, engine, settle};
+use crate::create::{adopt, context, engine, native_subsets, settle};
 use crate::datatype::Part;
-use crate::group::native_group;
+
 use std::rc::Rc;
 
 /// Exchanges words with the other side's leader over a communicator that has both.
@@ -49,18 +49,15 @@ fn broadcast(world: W, local: &Rc<Comm>, part: Part, leader: Int) -> Res {
     world.carry_out(collective::calls::broadcast(world, local.clone(), part, leader))
 }
 
-/// A native communicator of those of `ranks` that are in this group, by world rank. All of them call.
-fn bridge(world: W, ranks: &[u32], tag: Int) -> Res<MPI_Comm> {
+/// Native communicators, and for collectives, of those of `ranks` that are in this group, by world rank. All of them call.
+fn bridge(world: W, ranks: &[u32], tag: Int) -> Res<(MPI_Comm, MPI_Comm)> {
     let mut ranks = ranks.to_vec();
     ranks.sort_unstable();
     collective::meet_some(world, &ranks)?;
     settle(world);
-    let mut group = native_group(world, &ranks);
-    let mut handle = handles().no_comm;
-    let code = native().MPI_Comm_create_group(handles().world, group, tag, &mut handle);
-    native().MPI_Group_free(&mut group);
-    check(code)?;
-    Ok(handle)
+    let mut made = [handles().no_comm; 2];
+    native_subsets(world, handles().world, &ranks, tag, &mut made)?;
+    Ok(made.into())
 }
 
 fn hash(one: &[u32], other: &[u32], more: u64) -> u64 {
@@ -70,9 +67,9 @@ fn hash(one: &[u32], other: &[u32], more: u64) -> u64 {
     context(more, &words)
 }
 
-fn connected(world: W, handle: MPI_Comm, context: u64, local: Vec<u32>, remote: Vec<u32>) -> MPI_Comm {
-    world.register(Comm::new(world, (handle, engine(handle)), context, local, Some(remote)));
-    handle
+fn connected(world: W, made: (MPI_Comm, MPI_Comm), context: u64, local: Vec<u32>, remote: Vec<u32>) -> MPI_Comm {
+    world.register(Comm::new(world, made, context, local, Some(remote)));
+    made.0
 }
 
 fn as_words(ranks: &[u32]) -> Vec<Int> {
@@ -105,8 +102,8 @@ fn create_between(
         *times
     };
     let all: Vec<u32> = local.members.iter().chain(&remote).copied().collect();
-    let handle = bridge(world, &all, (who >> 40) as Int & 0x7fff)?;
-    Ok(connected(world, handle, context(who, &[times]), local.members.clone(), remote))
+    let made = bridge(world, &all, (who >> 40) as Int & 0x7fff)?;
+    Ok(connected(world, made, context(who, &[times]), local.members.clone(), remote))
 }
 
 /// What all of the own and all of the remote side say, in as many words each.
@@ -148,7 +145,7 @@ pub fn split(world: W, at: &Rc<Comm>, color: Int, key: Int) -> Res<MPI_Comm> {
     if alone {
         return Ok(handles().no_comm);
     }
-    Ok(connected(world, handle, context, members, others))
+    Ok(connected(world, (handle, engine(handle)), context, members, others))
 }
 
 /// Connects subsets of both sides.

@@ -165,6 +165,11 @@ impl World {
         self.comms.borrow_mut().remove(&handle)
     }
 
+    /// Whether some of these ranks are in other groups.
+    pub fn spans(&self, ranks: &[u32]) -> bool {
+        ranks.iter().any(|rank| self.layout.native(*rank).is_none())
+    }
+
     /// All communicators in which receives may be posted.
     pub fn all(&self) -> Vec<Rc<Comm>> {
         self.comms.borrow().values().chain(self.thin.borrow().values()).cloned().collect()

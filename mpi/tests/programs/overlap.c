@@ -67,6 +67,21 @@ static int late(int rank, int size, int turn)
     return sum + sum_over(one);
 }
 
+/* Some begin a duplicate before they make a communicator with the others, who begin it after that. */
+static int crossed(int rank)
+{
+    MPI_Comm made, group;
+    MPI_Request request;
+    MPI_Group all;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    if (rank % 2 == 0) MPI_Comm_create_group(MPI_COMM_WORLD, all, 0, &group);
+    MPI_Comm_idup(MPI_COMM_WORLD, &made, &request);
+    if (rank % 2) MPI_Comm_create_group(MPI_COMM_WORLD, all, 0, &group);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Group_free(&all);
+    return sum_over(made) + sum_over(group);
+}
+
 int main(int argc, char **argv)
 {
     int rank, size, sum = 0;
@@ -76,6 +91,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_dup(MPI_COMM_WORLD, &other);
     for (int turn = 0; turn < TURNS; turn++) sum += duplicates(other, rank, size) + late(rank, size, turn);
+    sum += crossed(rank);
     printf("%d %d\n", rank, sum);
     MPI_Comm_free(&other);
     MPI_Finalize();
