@@ -107,13 +107,9 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
     let named = task.own_network && task.member.is_none();
     let addresses = match named.then(|| network::addresses(&task.run)).transpose() {
         Ok(addresses) => addresses.unwrap_or_default(),
-        Err(e) if task.restore.is_some() => {
+        Err(e) => {
             protocol::say!("joulepoint: the addresses that the program knows cannot be read: {e}");
             return KILLED;
-        }
-        Err(e) => {
-            tracing::warn!(%e, "addresses of earlier nodes cannot be read");
-            Default::default()
         }
     };
     // Otherwise the kernel would name it "exe", after `/proc/self/exe` by which it was started.
