@@ -1,22 +1,31 @@
 //! MPI-IO, served per group: each group opens the file natively, and all groups meet where one world would.
 //!
-//! The bytes land where one world would put them, since every call but those of the shared pointer says the place or
-//! follows the rank's own view. Only the shared pointer needs one world, and is refused.
+//! The bytes land where one world would put them: every call says the place, follows the rank's own view, or is made by all
+//! ranks in order. Only a rank that moves the shared pointer alone needs one world, and is refused.
 // SPDX-License-Identifier: GPL-2.0-or-later
+
+pub(crate) mod ordered;
 
 use crate::abi::*;
 use crate::border::*;
 use crate::collective::{self, W};
 use crate::communicator::Comm;
+use crate::refused::{POINTER, refuse};
 use crate::world::natively;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_char;
 use std::rc::Rc;
 
+/// A file that several groups have open.
+pub(crate) struct Open {
+    comm: Rc<Comm>,
+    pointer: ordered::Pointer,
+}
+
 /// Files that several groups have open.
 #[derive(Default)]
-pub struct Files(RefCell<HashMap<usize, Rc<Comm>>>);
+pub struct Files(RefCell<HashMap<usize, Rc<Open>>>);
 
 impl Files {
     /// Whether several groups have it open.
@@ -24,13 +33,16 @@ impl Files {
         self.0.borrow().contains_key(&(file as usize))
     }
 
-    fn comm(&self, file: MPI_File) -> Option<Rc<Comm>> {
+    fn of(&self, file: MPI_File) -> Option<Rc<Open>> {
         self.0.borrow().get(&(file as usize)).cloned()
     }
 }
 
 /// Opens a file: the first group creates it, the others find it there.
 fn open(world: W, at: &Rc<Comm>, name: *const c_char, mode: Int, info: MPI_Info, file: *mut MPI_File) -> Res {
+    if mode & MPI_MODE_SEQUENTIAL as Int != 0 {
+        return refuse("MPI_File_open with MPI_MODE_SEQUENTIAL", POINTER);
+    }
     let first = at.own_group()[0] == 0;
     let created = MPI_MODE_CREATE as Int | MPI_MODE_EXCL as Int;
     let mut code = MPI_SUCCESS;
@@ -46,7 +58,8 @@ fn open(world: W, at: &Rc<Comm>, name: *const c_char, mode: Int, info: MPI_Info,
     let told = collective::gather_words(world, at, &[code])?;
     match told.iter().find(|code| **code != MPI_SUCCESS) {
         None => {
-            world.files.0.borrow_mut().insert(take(file) as usize, at.clone());
+            let open = Open { comm: at.clone(), pointer: ordered::Pointer::of(take(file))? };
+            world.files.0.borrow_mut().insert(take(file) as usize, Rc::new(open));
             Ok(())
         }
         Some(failed) => {
@@ -57,8 +70,8 @@ fn open(world: W, at: &Rc<Comm>, name: *const c_char, mode: Int, info: MPI_Info,
 }
 
 fn meet(world: W, file: MPI_File) -> Res {
-    match world.files.comm(file) {
-        Some(at) => world.carry_out(collective::barrier(world, at)),
+    match world.files.of(file) {
+        Some(of) => world.carry_out(collective::barrier(world, of.comm.clone())),
         None => Ok(()),
     }
 }
@@ -87,9 +100,9 @@ export! {
         check(natively(|| native().MPI_File_preallocate(fh, size)))?;
         meet(w, fh)
     };
-    fn MPI_File_get_group(fh: MPI_File, group: *mut MPI_Group) => |w| match w.files.comm(fh) {
-        Some(at) => {
-            put(group, w.hold_group(at.members.clone()));
+    fn MPI_File_get_group(fh: MPI_File, group: *mut MPI_Group) => |w| match w.files.of(fh) {
+        Some(of) => {
+            put(group, w.hold_group(of.comm.members.clone()));
             Ok(())
         }
         None => {

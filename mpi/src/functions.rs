@@ -27,6 +27,7 @@ fn modules() -> Vec<(&'static str, &'static [&'static str])> {
         ("communicators", create::EXPORTED),
         ("communicators", intercommunicator::EXPORTED),
         ("files", file::EXPORTED),
+        ("files", file::ordered::EXPORTED),
         ("files", refused::SHARED_POINTER),
         ("groups of processes", group::EXPORTED),
         #[cfg(not(feature = "mpich"))]

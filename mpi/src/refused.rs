@@ -31,7 +31,8 @@ pub fn within_a_node(split_type: Int) -> bool {
 
 const WINDOW: &str = "use messages, or run coordinated with engine app or hook (--ft-energy-engine)";
 const SPAWN: &str = "start all processes at once, or run without --ft-energy";
-const POINTER: &str = "give each write its place (MPI_File_write_at), or run without --ft-energy";
+/// What to do instead of moving the pointer that all ranks of a file share.
+pub(crate) const POINTER: &str = "give each write its place (MPI_File_write_at), or run without --ft-energy";
 
 export! {
     fn MPI_Win_create(base: *mut c_void, size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) for comm => |_w, _at| {
@@ -70,10 +71,6 @@ export! {
     fn MPI_Comm_join(fd: Int, intercomm: *mut MPI_Comm) => |_w| {
         let _ = (fd, intercomm);
         refuse("MPI_Comm_join", SPAWN)
-    };
-    fn MPI_File_seek_shared(file: MPI_File, offset: MPI_Offset, whence: Int) => |w| {
-        if w.files.spanning(file) { return refuse("MPI_File_seek_shared", POINTER) }
-        check(native().MPI_File_seek_shared(file, offset, whence))
     };
 }
 
@@ -128,7 +125,7 @@ pub static joulepoint_mpi_refused: [u8; NAMES_BYTES] = {
     all
 };
 
-/// Calls with the pointer that all processes of a file share.
+/// Calls by which a rank moves the pointer that all processes of a file share alone.
 macro_rules! shared_pointer {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => {
         mod shared {
@@ -145,14 +142,7 @@ macro_rules! shared_pointer {
 shared_pointer! {
     MPI_File_read_shared(buf: *mut c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status);
     MPI_File_write_shared(buf: *const c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status);
-    MPI_File_read_ordered(buf: *mut c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status);
-    MPI_File_write_ordered(buf: *const c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status);
-    MPI_File_read_ordered_begin(buf: *mut c_void, count: Int, datatype: MPI_Datatype);
-    MPI_File_write_ordered_begin(buf: *const c_void, count: Int, datatype: MPI_Datatype);
-    MPI_File_read_ordered_end(buf: *mut c_void, status: *mut MPI_Status);
-    MPI_File_write_ordered_end(buf: *const c_void, status: *mut MPI_Status);
     MPI_File_iread_shared(buf: *mut c_void, count: Int, datatype: MPI_Datatype, request: *mut MPI_Request);
     MPI_File_iwrite_shared(buf: *const c_void, count: Int, datatype: MPI_Datatype, request: *mut MPI_Request);
-    MPI_File_get_position_shared(offset: *mut MPI_Offset);
 }
 pub use shared::EXPORTED as SHARED_POINTER;

@@ -200,6 +200,11 @@ fn a_long_message() {
 }
 
 #[test]
+fn files_by_the_pointer_that_all_ranks_share() {
+    same_as_native("mpicc", "ordered.c");
+}
+
+#[test]
 fn fortran_2008() {
     same_as_native("mpifort", "fortran.f90");
 }
