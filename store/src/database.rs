@@ -1,7 +1,10 @@
 //! One face for both databases: statements in SQLite's words, values, rows and transactions.
 
+pub mod leadership;
+pub(crate) mod mysql;
+pub(crate) mod sqlite;
+
 use crate::error::{Error, Result};
-use crate::{mysql, sqlite};
 use policy::calibration::Fits;
 use rusqlite::types::{FromSql, Value};
 use std::cell::{Cell, RefCell};
@@ -57,8 +60,13 @@ enum Backend {
 impl Connection {
     /// Connects to a file, or to what a URL (`mysql://...`) names.
     pub fn open(place: &Path) -> Result<Connection> {
+        Connection::open_led(place, None)
+    }
+
+    /// The same for a controller that leads with this token: it writes nothing once another controller has a newer one.
+    pub(crate) fn open_led(place: &Path, token: Option<i64>) -> Result<Connection> {
         let backend = match url(place) {
-            Some(url) => Backend::Mysql(mysql::Session::open(url)?),
+            Some(url) => Backend::Mysql(mysql::Session::open(url, token)?),
             None => Backend::Sqlite(sqlite::open(place)?),
         };
         Ok(Connection(backend, Cell::new(0), Kept::default(), Fits::default()))

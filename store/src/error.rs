@@ -25,6 +25,9 @@ pub enum Error {
         /// Who has the run.
         newer: u64,
     },
+    /// Another controller has taken the lead since.
+    #[error("another controller leads now: what this one writes counts for nothing")]
+    NotLeading,
     /// An error with what was being done.
     #[error("{what}: {cause}")]
     At {

@@ -2,13 +2,13 @@
 
 use crate::apply::{self, Applying};
 use crate::calibrations;
-use crate::database::{Connection, shown, url};
+use crate::database::leadership::Leadership;
+use crate::database::{Connection, mysql, shown, sqlite, url};
 use crate::error::{At, Error, Result};
 use crate::holders;
 use crate::rows::Rows;
 use crate::runs::OpenRun;
 use crate::value::{params, row};
-use crate::{mysql, sqlite};
 use protocol::{Batch, Calibration, Event, JobReading, RunKey, StoredCalibration};
 use std::cell::RefCell;
 use std::path::Path;
@@ -42,6 +42,8 @@ const STEPS: [&str; 16] = [
 /// The store of a controller.
 pub struct Store {
     connection: Connection,
+    /// That of the leader whose connection it is.
+    token: Option<i64>,
     /// Counts what changed the runs that are open, for all connections of one service.
     pub(crate) changes: Arc<AtomicU64>,
     pub(crate) open: RefCell<Option<(u64, Arc<Vec<OpenRun>>)>>,
@@ -156,13 +158,22 @@ impl Store {
     /// # Errors
     /// What the database says; a store that is damaged or of a later version is refused.
     pub fn open(place: &Path) -> Result<Store> {
-        let damaged = |found: String| Error::Damaged { place: shown(place), found };
-        Store::up_to_date(place).map_err(|e| if sqlite::is_damage(&e) { damaged(e.to_string()) } else { e })
+        Store::open_led(place, None)
     }
 
-    fn up_to_date(place: &Path) -> Result<Store> {
+    /// The same for the controller that leads: neither this connection nor [`Store::another`] writes anything once another one leads.
+    ///
+    /// # Errors
+    /// As [`Store::open`]; [`Error::NotLeading`] then.
+    pub fn open_led(place: &Path, by: Option<&Leadership>) -> Result<Store> {
+        let damaged = |found: String| Error::Damaged { place: shown(place), found };
+        let token = by.map(Leadership::token);
+        Store::up_to_date(place, token).map_err(|e| if sqlite::is_damage(&e) { damaged(e.to_string()) } else { e })
+    }
+
+    fn up_to_date(place: &Path, token: Option<i64>) -> Result<Store> {
         let name = shown(place);
-        let store = Store::connect(place)?;
+        let store = Store::connect(place, token)?;
         let version = store.connection.version()?;
         let steps = usize::try_from(version).ok().and_then(|v| STEPS.get(v..));
         let steps = steps.ok_or(Error::Version(version)).at(|| name.clone())?;
@@ -184,20 +195,20 @@ impl Store {
         if url(place).is_none() && !place.exists() {
             return Err(Error::NoStore(place.display().to_string()));
         }
-        Store::connect(place)
+        Store::connect(place, None)
     }
 
-    fn connect(place: &Path) -> Result<Store> {
-        let connection = Connection::open(place).at(|| shown(place))?;
-        Ok(Store { connection, changes: Arc::default(), open: RefCell::default() })
+    fn connect(place: &Path, token: Option<i64>) -> Result<Store> {
+        let connection = Connection::open_led(place, token).at(|| shown(place))?;
+        Ok(Store { connection, token, changes: Arc::default(), open: RefCell::default() })
     }
 
     /// One more connection of the same service to its store.
     ///
     /// # Errors
-    /// As [`Store::open_again`] says.
+    /// What the database says.
     pub fn another(&self, place: &Path) -> Result<Store> {
-        Ok(Store { changes: self.changes.clone(), ..Store::open_again(place)? })
+        Ok(Store { changes: self.changes.clone(), ..Store::connect(place, self.token)? })
     }
 
     /// Stores what of a verified batch is new and in order; the position up to which all is stored.

@@ -35,7 +35,6 @@ const FULL_FOLDERS: &[(&str, usize)] = &[
     ("mlog/src", 22),
     ("policy/src", 21),
     ("run/src", 26),
-    ("store/src", 22),
     ("testbed/src", 21),
 ];
 

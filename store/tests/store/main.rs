@@ -4,11 +4,12 @@ mod accounts;
 mod calibrations;
 mod delivery;
 mod files;
+mod leadership;
 mod lending;
 mod ordering;
 
 use protocol::{Batch, Event, FailureKind, JobReading, Phase, Record, RunAccount, RunKey};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use store::Store;
@@ -83,15 +84,21 @@ fn mariadb() -> Option<Arc<Server>> {
     Some(server)
 }
 
+/// An empty database of MariaDB; none where it cannot be started. It is there as long as the server is held.
+fn database() -> Option<(Arc<Server>, PathBuf)> {
+    static DATABASES: AtomicU32 = AtomicU32::new(0);
+    let server = mariadb()?;
+    let name = format!("jp{}", DATABASES.fetch_add(1, Ordering::Relaxed));
+    let url = server.0.database(&name).expect("database");
+    Some((server, url.into()))
+}
+
 /// Does the same with an empty store of each kind.
 fn both(test: impl Fn(&mut Store)) {
-    static DATABASES: AtomicU32 = AtomicU32::new(0);
     let dir = tempfile::tempdir().expect("folder");
     test(&mut Store::open(&dir.path().join("store.sqlite")).expect("SQLite"));
-    if let Some(server) = mariadb() {
-        let name = format!("jp{}", DATABASES.fetch_add(1, Ordering::Relaxed));
-        let url = server.0.database(&name).expect("database");
-        test(&mut Store::open(Path::new(&url)).expect("MariaDB"));
+    if let Some((_server, place)) = database() {
+        test(&mut Store::open(&place).expect("MariaDB"));
     }
 }
 
