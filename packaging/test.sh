@@ -122,6 +122,7 @@ engines=$!
 groups=$!
 (
     run_real "$work/partitions" partitions
+    run_real "$work/standby" standby
     run_real "$work/storage" storage
     run_real "$work/chaos" chaos
     run_real "$work/programs" programs
@@ -149,6 +150,7 @@ tell "one MPI program over all groups" "$work/mpi"
 tell "steps across nodes, by CRIU" "$work/steps"
 wait "$troubles"
 tell "power losses and partitions" "$work/partitions"
+tell "a standby takes over" "$work/standby"
 tell "runs on a storage that fails" "$work/storage"
 tell "whatever breaks, at random" "$work/chaos"
 tell "programs that nobody chose" "$work/programs"

@@ -103,7 +103,7 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
     site.watch
         .check(site.controller.detect_s, [site.node.beat_s, site.node.idle_beat_s])
         .map_err(|why| Error(format!("{name}: {why}")))?;
-    if let Err(why) = check_url(&site.controller.url) {
+    if let Some(why) = site.controller.urls().find_map(|url| check_url(url).err()) {
         let url = &site.controller.url;
         return Err(Error(format!("{name}: controller.url = '{url}' {why}; write http://HOST:PORT")));
     }
@@ -184,7 +184,9 @@ mod tests {
     #[test]
     fn a_url_names_a_host_by_http() {
         let with = |url: &str| parse(&format!("[controller]\nurl = \"{url}\"\n"), "f").map_err(|e| e.to_string());
-        for good in ["http://head", "http://head:6820/", "http://10.0.0.1:1", "http://[::1]:6820"] {
+        for good in
+            ["http://head", "http://head:6820/", "http://10.0.0.1:1", "http://[::1]:6820", "http://a:1, http://b:1"]
+        {
             assert!(with(good).is_ok(), "{good}: {:?}", with(good));
         }
         for (bad, why) in [
@@ -196,6 +198,7 @@ mod tests {
             ("http://x:9999999", "port"),
             ("http://x:0", "port"),
             ("http://me@x", "user"),
+            ("http://a,", "is no URL"),
         ] {
             let said = with(bad).unwrap_err();
             assert!(said.contains("controller.url") && said.contains(bad) && said.contains(why), "{said}");

@@ -101,7 +101,7 @@ impl Accounting {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Controller {
-    /// Where everybody reaches it.
+    /// Where everybody reaches it; with a standby both places, separated by a comma.
     pub url: String,
     /// Address and port on which it listens.
     pub listen: String,
@@ -117,6 +117,13 @@ pub struct Controller {
     pub start_requeued_at_once: bool,
     /// Whether jobs without an energy figure of Slurm's own get ours in accounting (Slurm 25.11 and later).
     pub energy_tres: bool,
+}
+
+impl Controller {
+    /// Its places.
+    pub fn urls(&self) -> impl Iterator<Item = &str> {
+        self.url.split(',').map(|url| url.trim().trim_end_matches('/'))
+    }
 }
 
 impl Default for Controller {

@@ -11,19 +11,27 @@ const SKEW: Duration = Duration::from_secs(5);
 
 /// Asks the service how it is, then as a user.
 pub(crate) fn examine(site: &config::Site, findings: &mut Findings) {
-    let base = site.controller.url.trim_end_matches('/');
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(LIMIT))
         .http_status_as_error(false)
         .proxy(None)
         .build()
         .into();
-    let mut answer = match agent.get(format!("{base}/healthz")).call() {
-        Ok(answer) => answer,
-        Err(e) => {
-            let cure = "start it: systemctl start joulepoint-controller; or mend controller.url";
-            return findings.fault("controller", format!("{base}: {e}"), cure);
+    // Of two places one answers.
+    let asked = site.controller.urls().map(|base| (base, agent.get(format!("{base}/healthz")).call()));
+    let (mut unreached, mut answered) = (Vec::new(), None);
+    for (base, answer) in asked {
+        match answer {
+            Ok(answer) => {
+                answered = Some((base, answer));
+                break;
+            }
+            Err(e) => unreached.push(format!("{base}: {e}")),
         }
+    }
+    let Some((base, mut answer)) = answered else {
+        let cure = "start it: systemctl start joulepoint-controller; or mend controller.url";
+        return findings.fault("controller", unreached.join("; "), cure);
     };
     let date = answer.headers().get("date").and_then(|v| v.to_str().ok()?.parse::<httpdate::HttpDate>().ok());
     let status = answer.status().as_u16();

@@ -1,5 +1,7 @@
 //! The role `controller`: puts its parts together, and looks whether it has what it needs.
 
+mod lead;
+
 use crate::access::Access;
 use crate::accounting::Accounting;
 use crate::accounting::energy_tres::EnergyTres;
@@ -19,6 +21,7 @@ use crate::words::Words;
 use anyhow::{Context, Result};
 use broker::Broker;
 use config::Site;
+use lead::Lead;
 use listener::health::part;
 use listener::{Gate, Limits, Listener, Sessions, Turns, Users, now_s};
 use parking_lot::Mutex;
@@ -37,20 +40,24 @@ const LOOK_AT_SELF: Duration = Duration::from_secs(10);
 /// After how many of those slurmctld is asked for its user, and accounting for its operators.
 const ASK_SLURM: u64 = 6;
 
-/// Serves until told to stop.
+/// Connections that may wait to be taken.
+const BACKLOG: u32 = 1024;
+
+/// Serves until told to stop; on a MariaDB, as soon as no other controller does.
 ///
 /// # Errors
 /// When the store cannot be opened or the address not be bound.
 pub async fn serve(site: Site) -> Result<()> {
-    let slurm = Slurm::new(site.slurm_bin.clone()).with_budget(site.slurm.budget);
+    let address = &site.controller.listen.clone();
+    let socket = lead::bind(address).await?;
+    let lead = Arc::new(Lead::take(site.controller.store.clone(), address).await?);
+    let slurm = lead.over(Slurm::new(site.slurm_bin.clone()).with_budget(site.slurm.budget));
     let site = Arc::new(site);
     let munge = Munge::new(site.munge_socket.clone());
-    let store = Arc::new(Mutex::new(Store::open(&site.controller.store)?));
+    let store = Arc::new(Mutex::new(Store::open_led(&site.controller.store, lead.leadership())?));
     let reader = Arc::new(Mutex::new(store.lock().another(&site.controller.store)?));
     let parts = Arc::new(all(&site, &slurm, &store, &reader)?);
-    let address = &site.controller.listen;
-    let listener =
-        tokio::net::TcpListener::bind(address).await.with_context(|| format!("controller.listen = {address}"))?;
+    let listener = socket.listen(BACKLOG).with_context(|| format!("controller.listen = {address}"))?;
     let acts = Acts {
         watching: parts.watching.clone(),
         looks: Looks {
@@ -72,15 +79,16 @@ pub async fn serve(site: Site) -> Result<()> {
         accounting: parts.accounting.clone(),
         keep_days: site.controller.retention_days,
     };
-    let (looking, signing, lending) = (parts.clone(), munge.clone(), parts.broker.clone());
+    let (looking, signing, lending, leading) = (parts.clone(), munge.clone(), parts.broker.clone(), lead.clone());
     spawn(move || watcher.watch_for_ever());
-    spawn(move || look_at_self_for_ever(&looking, &signing, &slurm));
+    spawn(move || look_at_self_for_ever(&looking, &signing, &slurm, &leading));
     spawn(move || lending.lend_for_ever());
     let gate = Gate::new(munge, wire::CONTROLLER.to_string(), Limits::default(), parts.users.clone());
     let gate = Arc::new(gate.with_sessions(parts.sessions.clone()));
     let app = listener::router(routes::controller(), gate.clone(), Parts(parts));
     tracing::info!(listen = address, "the controller serves");
     listener::serve(vec![Listener::Tcp(listener)], app, gate.limits, gate.refusals.clone(), listener::stopping()).await;
+    lead.give_up();
     Ok(())
 }
 
@@ -159,18 +167,19 @@ fn all(site: &Arc<Site>, slurm: &Slurm, store: &Arc<Mutex<Store>>, reader: &Arc<
     })
 }
 
-fn look_at_self_for_ever(of: &All, munge: &Munge, slurm: &Slurm) {
+fn look_at_self_for_ever(of: &All, munge: &Munge, slurm: &Slurm, lead: &Lead) {
     let mut slurm_is = part(Err::<String, _>("not asked yet"));
     for look in 0_u64.. {
         if look.is_multiple_of(ASK_SLURM) || !slurm_is.ok {
             slurm_is = part(look_at_slurm(&of.access, slurm));
         }
-        let parts = BTreeMap::from([
+        let mut parts = BTreeMap::from([
             ("store".to_string(), part(of.store.lock().write(&[]).map(|_| "writable".to_string()))),
             ("munge".to_string(), part(munge.encode(b"").map(|_| "answers".to_string()))),
             ("slurm".to_string(), slurm_is.clone()),
             ("nodes".to_string(), Part { ok: true, text: of.watching.in_words() }),
         ]);
+        parts.extend(lead.standby().map(|standby| ("standby".to_string(), standby)));
         *of.health.lock() = Health { ok: parts.values().all(|p| p.ok), parts };
         if let Err(e) = of.calibrations.refresh() {
             tracing::warn!(error = format!("{e:#}"), "the calibrations cannot be read");

@@ -5,15 +5,16 @@ mod daemons;
 
 use daemons::{Daemon, Site, batch, is_root, key, preload, records, send, send_all, until};
 use job::deliver::Courier;
+use nix::sys::signal::Signal;
 use node::spool::Spool;
-use protocol::{Batch, Beat, BeatReply, Delivered, Event, Record, RunHealth};
+use protocol::{Batch, Beat, BeatReply, Delivered, Event, Health, Record, RunHealth};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::Store;
 use testbed::PrivateMariadb;
 use wire::Error;
@@ -89,6 +90,69 @@ fn ten_thousand_events_outlive_kills_on_a_mariadb() {
     let site = Site::new(Some(PathBuf::from(server.database("jp").expect("database"))));
     let controller = site.controller();
     under_load(&site, |sending| kill_in_a_loop(&site, controller, sending));
+}
+
+/// How a controller is lost to its standby.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    Killed,
+    /// It goes on when another one leads, with all that it had in hand.
+    Stopped,
+    Ended,
+}
+
+#[test]
+fn events_outlive_controllers_that_take_over_from_each_other() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("folder");
+    let server = PrivateMariadb::start(dir.path()).expect("MariaDB");
+    let site = Site::of_two(PathBuf::from(server.database("jp").expect("database")));
+    let mut leader = site.controller_of_two(false);
+    site.until_leads(false);
+    let mut standby = site.controller_of_two(true);
+    let (all, going_on) = (records(5_000), AtomicBool::new(true));
+    let sent = std::thread::scope(|scope| {
+        let (client, all, going_on) = (site.client().within(Duration::from_secs(3)), &all, &going_on);
+        let sender = scope.spawn(move || {
+            let mut upto = 0;
+            while going_on.load(Ordering::SeqCst) && upto < all.len() {
+                // Whoever is not answered sends again; what is stored is stored once.
+                upto = send(&client, "1.1", &all[upto..upto + 1]).map_or(upto, |now| now as usize);
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            upto
+        });
+        let mut second = true;
+        for loss in [Loss::Killed, Loss::Stopped, Loss::Ended, Loss::Stopped] {
+            until("the standby to be known", || match site.client().get::<Health>("/healthz") {
+                // There is no Slurm here, and the page is signed for nobody.
+                Err(Error::Unproven { status: 503, text, .. }) => {
+                    text.contains(r#""standby":{"ok":true"#).then_some(())
+                }
+                _ => None,
+            });
+            let lost = Instant::now();
+            match loss {
+                Loss::Killed => leader.kill(),
+                Loss::Stopped => leader.signal(Signal::SIGSTOP),
+                Loss::Ended => leader.signal(Signal::SIGTERM),
+            }
+            site.until_leads(second);
+            println!("{loss:?}: the standby leads after {:.1} s", lost.elapsed().as_secs_f64());
+            if matches!(loss, Loss::Stopped) {
+                leader.signal(Signal::SIGCONT);
+            }
+            until("the controller before to end", || leader.has_ended().then_some(()));
+            leader = std::mem::replace(&mut standby, site.controller_of_two(!second));
+            second = !second;
+        }
+        going_on.store(false, Ordering::SeqCst);
+        sender.join().expect("the sender")
+    });
+    assert!(sent > 500, "{sent} events were sent");
+    site.reconcile("1.1", &all[..sent]);
 }
 
 /// A file system of a few bytes, gone with this value.

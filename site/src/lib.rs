@@ -15,6 +15,10 @@ use testbed::{Cluster, End, Network, Options, Plugin};
 /// Usual port of the controller service.
 const CONTROLLER_PORT: u16 = 6820;
 
+/// Its standby's.
+const STANDBY_PORT: u16 = 6822;
+const CONF_OF_STANDBY: &str = "standby.toml";
+
 /// Programs that the workspace builds and a site installs.
 const BUILT: [&str; 4] = ["joulepoint", "joulepointd", "joulepoint-relay", "libjoulepoint.so"];
 
@@ -34,6 +38,7 @@ pub struct Site {
     /// The controller service's store.
     pub store: PathBuf,
     controller: Option<Child>,
+    standby: Option<Child>,
 }
 
 /// How a site is to be started.
@@ -56,6 +61,8 @@ pub struct Wanted {
     pub store: Option<PathBuf>,
     /// Whether clocks of nodes can be set.
     pub own_clocks: bool,
+    /// Whether everybody knows of a standby controller, which needs a MariaDB ([`Site::launch_standby`]).
+    pub standby: bool,
 }
 
 impl Default for Wanted {
@@ -70,6 +77,7 @@ impl Default for Wanted {
             shared: Vec::new(),
             store: None,
             own_clocks: false,
+            standby: false,
         }
     }
 }
@@ -139,7 +147,10 @@ impl Site {
         let conf = dir.join("joulepoint.toml");
         let slurm = dir.join("slurm");
         let network = Network::new()?;
-        let address = format!("{}:{CONTROLLER_PORT}", network.address(&End::Service));
+        let [address, of_standby] =
+            [CONTROLLER_PORT, STANDBY_PORT].map(|port| format!("{}:{port}", network.address(&End::Service)));
+        let url =
+            if wanted.standby { format!("http://{address},http://{of_standby}") } else { format!("http://{address}") };
         let path = |p: &Path| p.display().to_string();
         let mut shared = wanted.shared.clone();
         shared.push(dir.to_path_buf());
@@ -170,7 +181,7 @@ impl Site {
         let munge = slurm.join("munge/munge.socket.2");
         let store = wanted.store.clone().unwrap_or_else(|| dir.join("store.sqlite"));
         let text = format!(
-            "munge_socket = {munge:?}\n\n[controller]\nurl = \"http://{address}\"\nlisten = \"{address}\"\n\
+            "munge_socket = {munge:?}\n\n[controller]\nurl = \"{url}\"\nlisten = \"{address}\"\n\
              store = {:?}\n\n[node]\ncapabilities = {capabilities:?}\nsocket = {:?}\nspool = {:?}\n{}\n\n[watch]\nlease_file = {:?}\n\n[energy]\nsources = [\"model\"]\nidle_w = 100.0\nbusy_w = 300.0\n\n\
              [runs]\ndir = \"{}/runs-{{user}}\"\nshared = {:?}\n\n{}",
             store,
@@ -182,7 +193,9 @@ impl Site {
             shared_by_nodes([shared.clone(), slurm.join("home")]),
             wanted.toml
         );
-        fs::write(&conf, text)?;
+        fs::write(&conf, &text)?;
+        let listen = |at: &str| format!("\nlisten = \"{at}\"\n");
+        fs::write(dir.join(CONF_OF_STANDBY), text.replace(&listen(&address), &listen(&of_standby)))?;
         let cluster = Cluster::start_on(network, &slurm, &options, progress)?;
         if cluster.munge_socket != munge || cluster.shared() != shared {
             bail!(
@@ -191,7 +204,7 @@ impl Site {
                 cluster.shared().display()
             );
         }
-        let mut site = Site { cluster, conf, store, controller: None };
+        let mut site = Site { cluster, conf, store, controller: None, standby: None };
         progress("starting the controller service");
         site.start_controller()?;
         Ok(site)
@@ -215,10 +228,21 @@ impl Site {
 
     /// Starts `joulepointd --role=controller`, and waits for nobody.
     pub fn launch_controller(&mut self) -> Result<()> {
+        self.controller = Some(self.launched(&self.conf)?);
+        Ok(())
+    }
+
+    /// Starts another controller, the standby of a site that has one.
+    pub fn launch_standby(&mut self) -> Result<()> {
+        self.standby = Some(self.launched(&self.conf.with_file_name(CONF_OF_STANDBY))?);
+        Ok(())
+    }
+
+    fn launched(&self, conf: &Path) -> Result<Child> {
         let log = fs::OpenOptions::new().append(true).create(true).open(self.conf.with_file_name("controller.log"))?;
         let program = self.bin().join("joulepointd").display().to_string();
         let mut command = self.cluster.command_on(&End::Service, &program)?;
-        command.args(["--role=controller", "--conf"]).arg(&self.conf).stdout(log.try_clone()?).stderr(log);
+        command.args(["--role=controller", "--conf"]).arg(conf).stdout(log.try_clone()?).stderr(log);
         // SAFETY: prctl is safe between fork and exec.
         unsafe {
             command.pre_exec(|| {
@@ -234,8 +258,7 @@ impl Site {
                 std::thread::park();
             }
         });
-        self.controller = Some(receiver.recv()??);
-        Ok(())
+        Ok(receiver.recv()??)
     }
 
     /// The process of the controller service, if it was started.
@@ -257,11 +280,7 @@ impl Site {
 
     /// SIGKILL of the controller service.
     pub fn kill_controller(&mut self) -> Result<()> {
-        if let Some(mut controller) = self.controller.take() {
-            controller.kill()?;
-            controller.wait()?;
-        }
-        Ok(())
+        kill(self.controller.take())
     }
 
     /// Cuts the controller's cables to all nodes: the service's and slurmctld's, as if both were on one host.
@@ -306,8 +325,9 @@ impl Site {
 
     fn asked(&self, path: &str) -> Result<String> {
         let text = fs::read_to_string(&self.conf)?;
-        let url = text.lines().find_map(|l| l.strip_prefix("url = \"http://")).context("no url")?;
-        get(url.trim_end_matches('"'), path)
+        let urls = text.lines().find_map(|l| l.strip_prefix("url = \"")).context("no url")?.trim_end_matches('"');
+        let asked = urls.split(',').map(|url| get(url.trim_start_matches("http://"), path));
+        asked.reduce(Result::or).context("no url")?
     }
 
     /// A command of an ordinary user, in a folder.
@@ -410,7 +430,16 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         let _ = self.kill_controller();
+        let _ = kill(self.standby.take());
     }
+}
+
+fn kill(daemon: Option<Child>) -> Result<()> {
+    if let Some(mut daemon) = daemon {
+        daemon.kill()?;
+        daemon.wait()?;
+    }
+    Ok(())
 }
 
 /// One plain HTTP request to this machine.

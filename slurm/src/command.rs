@@ -47,6 +47,17 @@ pub struct Slurm {
     known: Arc<Known>,
     budget: Arc<Budget>,
     urgency: Urgency,
+    leave: Leave,
+}
+
+/// Whether anything may be done to jobs and nodes at this moment.
+#[derive(Clone, Default)]
+struct Leave(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+
+impl std::fmt::Debug for Leave {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Leave")
+    }
 }
 
 /// What is asked once and kept.
@@ -67,6 +78,16 @@ impl Slurm {
     /// The same with an allowance of calls a minute, which all its clones share.
     pub fn with_budget(self, per_minute: u32) -> Self {
         Slurm { budget: Arc::new(Budget::new(f64::from(per_minute))), ..self }
+    }
+
+    /// The same that does nothing to jobs and nodes while `may` denies it: its acts fail with [`Error::NoLeave`].
+    pub fn that_acts_while(self, may: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Slurm { leave: Leave(Some(Arc::new(may))), ..self }
+    }
+
+    /// Whether anything may be done to jobs and nodes at this moment.
+    pub fn may_act(&self) -> bool {
+        self.leave.0.as_ref().is_none_or(|may| may())
     }
 
     /// The same for what can wait: its calls fail with [`Error::Postponed`] while nothing is left of the allowance.
@@ -191,6 +212,9 @@ impl Slurm {
     pub(crate) fn output(&self, program: &str, args: &[&str]) -> Result<String, Error> {
         let mut command = self.command(program);
         command.args(args);
+        if is_act(program, args) && !self.may_act() {
+            return Err(Error::NoLeave);
+        }
         let asks_slurmctld =
             ASKING.contains(&program) && !args.iter().any(|a| a.starts_with("--help") || *a == "--version");
         if asks_slurmctld && !self.budget.take(self.urgency) {
@@ -202,6 +226,17 @@ impl Slurm {
             self.budget.answered(begun.elapsed());
         }
         answer
+    }
+}
+
+/// Whether a command changes anything: all that does not ask for something by its first words.
+fn is_act(program: &str, args: &[&str]) -> bool {
+    let asks = |words: &[&str]| args.iter().any(|arg| words.contains(arg));
+    match program {
+        "scontrol" => !asks(&["show", "write", "--version"]),
+        "sacctmgr" => !asks(&["show", "list"]),
+        "scancel" => true,
+        _ => false,
     }
 }
 
@@ -232,6 +267,41 @@ pub(crate) mod tests {
         let slurm = Slurm::new(Some("/nonexistent".into()));
         let e = slurm.version().expect_err("no such folder").to_string();
         assert!(e.starts_with("cannot run scontrol --version:"), "{e}");
+    }
+
+    #[test]
+    fn without_leave_everything_is_asked_and_nothing_is_done() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let asked = dir.path().join("asked");
+        let script = format!("echo \"$*\" >> {}", asked.display());
+        let slurm = ["scontrol", "scancel", "sacctmgr"].map(|name| with(&dir, name, &script))[0].clone();
+        with(&dir, "squeue", "echo 'Invalid job id specified' >&2; exit 1");
+        let without = slurm.clone().that_acts_while(|| false);
+        let acts = |slurm: &Slurm| {
+            let (nodes, window) = (vec!["n1".to_owned()], crate::Window { start_s: None, minutes: 1, users: &[] });
+            [
+                slurm.node_down("n1", "x"),
+                slurm.node_resume("n1"),
+                slurm.requeue(1),
+                slurm.requeue_held(1),
+                slurm.release(1),
+                slurm.start_now(1),
+                slurm.admin_comment(1, "show"),
+                slurm.cancel(1),
+                slurm.signal_steps(1, "TERM"),
+                slurm.cancel_step("1.0"),
+                slurm.reserve("r", &nodes, window),
+                slurm.unreserve("r"),
+                slurm.shrink(1, &nodes),
+            ]
+        };
+        assert!(acts(&without.when_idle()).iter().all(|act| matches!(act, Err(Error::NoLeave))));
+        assert!(!asked.exists());
+        without.partitions().expect("asked");
+        without.operators().expect("asked");
+        for act in acts(&slurm.that_acts_while(|| true)) {
+            act.expect("done");
+        }
     }
 
     #[test]

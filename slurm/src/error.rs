@@ -22,6 +22,9 @@ pub enum Error {
     /// It can wait, and nothing is left of the site's `slurm.budget` at the moment.
     #[error("put off: the calls that `slurm.budget` allows are used up for now")]
     Postponed,
+    /// It would change something, and this is not the moment ([`crate::Slurm::that_acts_while`]).
+    #[error("nothing is done to jobs and nodes while another controller may lead")]
+    NoLeave,
     /// Slurm refused.
     #[error("{command}: {text}")]
     Refused {

@@ -30,13 +30,8 @@ const CIRCLE_FILES: usize = 3;
 const LONG_FUNCTIONS: &[(&str, usize)] = &[("store/src/apply.rs change", 111), ("steps/src/groups/shim.rs serve", 98)];
 
 /// Folders that have more files.
-const FULL_FOLDERS: &[(&str, usize)] = &[
-    ("energy/src", 28),
-    ("mlog/src", 22),
-    ("policy/src", 21),
-    ("run/src", 26),
-    ("testbed/src", 21),
-];
+const FULL_FOLDERS: &[(&str, usize)] =
+    &[("energy/src", 28), ("mlog/src", 22), ("policy/src", 21), ("run/src", 26), ("testbed/src", 21)];
 
 /// Crates that are larger, lines.
 const LARGE_CRATES: &[(&str, usize)] = &[];

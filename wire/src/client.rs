@@ -1,17 +1,21 @@
 //! Asks a service, and tells "nobody there" from "refused" from "not understood".
 
-use crate::address::{Address, Keeping};
 use crate::local::Socket;
+use crate::place::{Place, Places, is_unsent};
 use crate::proof::{answer_payload, request_payload};
 use crate::{CONTROLLER, Distrust, Munge, PROOF, node_audience};
 use serde::{Serialize, de::DeserializeOwned};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
-use ureq::unversioned::resolver::{DefaultResolver, Resolver};
-use ureq::unversioned::transport::{Connector, TcpConnector};
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::TcpConnector;
 
 /// The largest answer that is read, bytes: a report of a hundred thousand runs fits.
 const LARGEST_ANSWER: u64 = 512 << 20;
+
+/// How long a place may take to take a connection, where there is another one.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Why a request brought no answer.
 #[derive(Debug, thiserror::Error)]
@@ -70,18 +74,21 @@ enum Identity {
     Kernel,
 }
 
-/// A blocking client of one service; cheap to clone, its connections and the service's address are kept and shared.
+/// A blocking client of one service; cheap to clone, its connections and where the service is are kept and shared.
 #[derive(Clone, Debug)]
 pub struct Client {
-    base_url: String,
+    places: Arc<Places>,
     identity: Identity,
-    agent: ureq::Agent,
-    address: Address,
     timeout: Duration,
 }
 
-fn settings() -> ureq::config::Config {
+/// What became of a request.
+type Sent = Result<ureq::http::Response<ureq::Body>, ureq::Error>;
+
+/// The settings of an agent; `has_others`: whether the service has other places.
+fn settings(has_others: bool) -> ureq::config::Config {
     ureq::Agent::config_builder()
+        .timeout_connect(has_others.then_some(CONNECT_LIMIT))
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
@@ -92,6 +99,8 @@ fn settings() -> ureq::config::Config {
 
 impl Client {
     /// A client of the controller at `base_url` (`http://host:port`); each request ends within `timeout`.
+    ///
+    /// Several places are separated by commas: one that takes no connection is left for the next.
     pub fn new(base_url: &str, munge_socket: Option<PathBuf>, timeout: Duration) -> Self {
         Client::signing(base_url, CONTROLLER.to_owned(), munge_socket, timeout)
     }
@@ -104,31 +113,26 @@ impl Client {
     /// A client of a service on this host, by its socket; the kernel says who asks and who answers.
     pub fn on_socket(path: &Path, timeout: Duration) -> Self {
         // The address is never connected to; a number needs no name service.
-        let base_url = "http://127.0.0.1".to_owned();
-        Client::over(Socket(path.to_owned()), DefaultResolver::default(), base_url, Identity::Kernel, timeout)
+        let place =
+            Place::new("http://127.0.0.1", settings(false), Socket(path.to_owned()), DefaultResolver::default());
+        Client::at(vec![place], Identity::Kernel, timeout)
     }
 
     fn signing(base_url: &str, audience: String, munge_socket: Option<PathBuf>, timeout: Duration) -> Self {
-        let base_url = base_url.trim_end_matches('/').to_owned();
+        let urls: Vec<&str> = base_url.split(',').map(str::trim).collect();
+        let place =
+            |url: &&str| Place::new(url, settings(urls.len() > 1), TcpConnector::default(), DefaultResolver::default());
         let identity = Identity::Munge { munge: Munge::new(munge_socket), audience };
-        Client::over(TcpConnector::default(), DefaultResolver::default(), base_url, identity, timeout)
+        Client::at(urls.iter().map(place).collect(), identity, timeout)
     }
 
-    fn over(
-        connector: impl Connector,
-        names: impl Resolver,
-        base_url: String,
-        identity: Identity,
-        timeout: Duration,
-    ) -> Self {
-        let address = Address::default();
-        let agent = ureq::Agent::with_parts(settings(), connector, Keeping { address: address.clone(), names });
-        Client { base_url, identity, agent, address, timeout }
+    fn at(places: Vec<Place>, identity: Identity, timeout: Duration) -> Self {
+        Client { places: Arc::new(Places::new(places)), identity, timeout }
     }
 
-    /// Where the service is.
+    /// Where the service is, as far as is known.
     pub fn base_url(&self) -> &str {
-        &self.base_url
+        &self.places.current().base_url
     }
 
     /// The same client with another limit for each request, for answers that the service holds back.
@@ -138,26 +142,65 @@ impl Client {
 
     /// `GET path`; the path includes the query ([`query`]).
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        let url = format!("{}{path}", self.base_url);
-        let authorization = self.sign("GET", path, b"")?;
-        let mut request = self.agent.get(&url).config().timeout_global(Some(self.timeout)).build();
-        if let Some(authorization) = &authorization {
-            request = request.header("authorization", authorization);
-        }
-        self.read(request.call(), &url, authorization.as_deref())
+        self.ask(path, |place, url| {
+            let authorization = self.sign("GET", path, b"")?;
+            let mut request = place.agent.get(url).config().timeout_global(Some(self.timeout)).build();
+            if let Some(authorization) = &authorization {
+                request = request.header("authorization", authorization);
+            }
+            Ok((request.call(), authorization))
+        })
     }
 
     /// `POST path` with a JSON body.
     pub fn post<B: Serialize + ?Sized, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, Error> {
-        let url = format!("{}{path}", self.base_url);
-        let body = own(&url, body)?;
-        let authorization = self.sign("POST", path, &body)?;
-        let mut request = self.agent.post(&url).header("content-type", "application/json");
-        if let Some(authorization) = &authorization {
-            request = request.header("authorization", authorization);
+        let body = self.own(path, body)?;
+        self.ask(path, |place, url| {
+            let authorization = self.sign("POST", path, &body)?;
+            let mut request = place.agent.post(url).header("content-type", "application/json");
+            if let Some(authorization) = &authorization {
+                request = request.header("authorization", authorization);
+            }
+            let request = request.config().timeout_global(Some(self.timeout)).build();
+            Ok((request.send(&body), authorization))
+        })
+    }
+
+    /// Asks the service where it was last; where nobody takes the connection, at its next place. After anything but an answer
+    /// it may be elsewhere.
+    fn ask<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        send: impl Fn(&Place, &str) -> Result<(Sent, Option<String>), Error>,
+    ) -> Result<T, Error> {
+        let check = |proof: Option<&str>, authorization: &str, status, body: &[u8]| match &self.identity {
+            Identity::Munge { munge, .. } => check(munge, proof, authorization, status, body),
+            Identity::Kernel => Ok(()),
+        };
+        self.ask_with(path, send, check)
+    }
+
+    fn ask_with<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        send: impl Fn(&Place, &str) -> Result<(Sent, Option<String>), Error>,
+        check: impl Fn(Option<&str>, &str, u16, &[u8]) -> Result<(), Distrust>,
+    ) -> Result<T, Error> {
+        let mut left = self.places.count();
+        loop {
+            let place = self.places.current();
+            let url = format!("{}{path}", place.base_url);
+            let (sent, authorization) = send(place, &url)?;
+            left -= 1;
+            if left > 0 && sent.as_ref().is_err_and(is_unsent) {
+                self.places.leave(place);
+                continue;
+            }
+            let check = |proof: Option<&str>, status, body: &[u8]| {
+                check(proof, authorization.as_deref().unwrap_or_default(), status, body)
+            };
+            return self.accept(sent, &url, check).inspect_err(|_| self.places.leave(place));
         }
-        let request = request.config().timeout_global(Some(self.timeout)).build();
-        self.read(request.send(&body), &url, authorization.as_deref())
     }
 
     /// The same with a header that `sign` makes for the audience and the body, and an answer that `check` accepts by its
@@ -169,17 +212,19 @@ impl Client {
         sign: impl Fn(&str, &[u8]) -> String,
         check: impl Fn(Option<&str>, &str, u16, &[u8]) -> Result<(), Distrust>,
     ) -> Result<T, Error> {
-        let url = format!("{}{path}", self.base_url);
-        let body = own(&url, body)?;
+        let body = self.own(path, body)?;
         let Identity::Munge { audience, .. } = &self.identity else {
+            let url = format!("{}{path}", self.base_url());
             return Err(Error::Invalid { url, text: "a session is for what goes over TCP".into() });
         };
         let authorization = sign(audience, &body);
-        let request = self.agent.post(&url).header("content-type", "application/json");
-        let request = request.header("authorization", &authorization);
-        let answer = request.config().timeout_global(Some(self.timeout)).build().send(&body);
-        self.accept(answer, &url, |proof, status, body| check(proof, &authorization, status, body))
-            .inspect_err(|_| self.address.forget())
+        let send = |place: &Place, url: &str| {
+            let request = place.agent.post(url).header("content-type", "application/json");
+            let request = request.header("authorization", &authorization);
+            let sent = request.config().timeout_global(Some(self.timeout)).build().send(&body);
+            Ok((sent, Some(authorization.clone())))
+        };
+        self.ask_with(path, send, check)
     }
 
     fn sign(&self, method: &str, path: &str, body: &[u8]) -> Result<Option<String>, Error> {
@@ -190,26 +235,18 @@ impl Client {
     }
 
     fn unreachable(&self, why: impl ToString) -> Error {
-        Error::Unreachable { url: self.base_url.clone(), text: why.to_string() }
+        Error::Unreachable { url: self.places.in_words(), text: why.to_string() }
     }
 
-    /// What was answered; after anything else the service may be elsewhere.
-    fn read<T: DeserializeOwned>(
-        &self,
-        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
-        url: &str,
-        authorization: Option<&str>,
-    ) -> Result<T, Error> {
-        let check = |proof: Option<&str>, status, body: &[u8]| match &self.identity {
-            Identity::Munge { munge, .. } => check(munge, proof, authorization.unwrap_or_default(), status, body),
-            Identity::Kernel => Ok(()),
-        };
-        self.accept(answer, url, check).inspect_err(|_| self.address.forget())
+    /// The body of a request.
+    fn own<B: Serialize + ?Sized>(&self, path: &str, body: &B) -> Result<Vec<u8>, Error> {
+        let url = || format!("{}{path}", self.base_url());
+        serde_json::to_vec(body).map_err(|e| Error::Invalid { url: url(), text: format!("own request: {e}") })
     }
 
     fn accept<T: DeserializeOwned>(
         &self,
-        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+        answer: Sent,
         url: &str,
         check: impl Fn(Option<&str>, u16, &[u8]) -> Result<(), Distrust>,
     ) -> Result<T, Error> {
@@ -233,11 +270,6 @@ impl Client {
         proven.map_err(|why| invalid(why.to_string()))?;
         serde_json::from_slice(&body).map_err(|e| invalid(unreadable(&e)))
     }
-}
-
-/// The body of a request.
-fn own<B: Serialize + ?Sized>(url: &str, body: &B) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(body).map_err(|e| Error::Invalid { url: url.to_owned(), text: format!("own request: {e}") })
 }
 
 /// Why an answer cannot be read: what is well-formed and still not understood is another version's.
@@ -286,7 +318,7 @@ mod tests {
     use std::net::{SocketAddr, TcpListener};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
-    use ureq::unversioned::resolver::ResolvedSocketAddrs;
+    use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
     use ureq::unversioned::transport::NextTimeout;
 
     /// A name service that knows one address, and how often it was asked.
@@ -305,6 +337,11 @@ mod tests {
             found.push(*self.0.0.lock().unwrap());
             Ok(found)
         }
+    }
+
+    fn of(url: &str, names: Names) -> Client {
+        let place = |url| Place::new(url, settings(url.contains(',')), TcpConnector::default(), names.clone());
+        Client::at(url.split(',').map(place).collect(), Identity::Kernel, Duration::from_secs(60))
     }
 
     /// Answers with `text` as often as told, then is gone.
@@ -332,8 +369,7 @@ mod tests {
         for (text, is_newer) in [("null", true), ("nul", false)] {
             let (here, served) = service("127.0.0.1:0", text, 1);
             let names = Names(Arc::new((Mutex::new(here), AtomicUsize::new(0))));
-            let (url, limit) = ("http://controller.example:6820".to_owned(), Duration::from_secs(60));
-            let client = Client::over(TcpConnector::default(), names, url, Identity::Kernel, limit);
+            let client = of("http://controller.example:6820", names);
             let said = client.get::<f64>("/").unwrap_err().to_string();
             assert_eq!(said.contains("if it is newer, upgrade this host"), is_newer, "{said}");
             served.join().unwrap();
@@ -346,8 +382,7 @@ mod tests {
         let names = Names(Arc::new((Mutex::new(here), AtomicUsize::new(0))));
         let asked = || names.0.1.load(Ordering::Relaxed);
         let limit = Duration::from_secs(60);
-        let url = "http://controller.example:6820".to_owned();
-        let client = Client::over(TcpConnector::default(), names.clone(), url, Identity::Kernel, limit);
+        let client = of("http://controller.example:6820", names.clone());
         for _ in 0..2 {
             assert_eq!(client.get::<u32>("/").unwrap(), 1);
         }
@@ -360,6 +395,30 @@ mod tests {
         assert_eq!(client.get::<u32>("/").unwrap(), 2);
         assert_eq!(asked(), 2);
         second.join().unwrap();
+    }
+
+    #[test]
+    fn a_service_is_found_at_its_other_place_and_asked_there_from_then_on() {
+        let (first, one) = service("127.0.0.1:0", "1", 1);
+        let (second, two) = service("127.0.0.2:0", "2", 3);
+        let place = |at: &SocketAddr| {
+            Place::new(&format!("http://{at}"), settings(true), TcpConnector::default(), DefaultResolver::default())
+        };
+        let client = Client::at(vec![place(&first), place(&second)], Identity::Kernel, Duration::from_secs(60));
+        assert_eq!(client.get::<u32>("/").unwrap(), 1);
+        one.join().unwrap();
+        for _ in 0..2 {
+            assert_eq!(client.get::<u32>("/").unwrap(), 2);
+            assert_eq!(client.base_url(), format!("http://{second}"));
+        }
+        // It is back where it was, and gone where it is.
+        assert_eq!(client.clone().get::<u32>("/").unwrap(), 2);
+        two.join().unwrap();
+        let (_, again) = service(&first.to_string(), "3", 1);
+        assert_eq!(client.get::<u32>("/").unwrap(), 3);
+        again.join().unwrap();
+        let said = client.get::<u32>("/").unwrap_err().to_string();
+        assert!(said.contains(&format!("http://{first},http://{second} cannot be reached")), "{said}");
     }
 
     #[test]

@@ -6,10 +6,10 @@
 //! the service is away cannot speak in its name (docs/decisions/munge.md). What a node says each second is signed by the key
 //! of a session that munge has opened ([`session`]).
 
-mod address;
 mod client;
 mod local;
 mod munge;
+mod place;
 #[cfg(feature = "private-munged")]
 pub mod private;
 mod proof;

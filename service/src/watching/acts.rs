@@ -283,7 +283,7 @@ impl Acts {
 
     /// Takes the power of a dead node away, where the site allows it.
     fn fence_by_power(self: &Arc<Self>, node: &str) {
-        let Some(power) = self.watching.power.clone().filter(|p| p.may_cut) else { return };
+        let Some(power) = self.watching.power.clone().filter(|p| p.may_cut && self.slurm.may_act()) else { return };
         if !self.watching.cutting.lock().insert(node.to_string()) {
             return;
         }

@@ -1,5 +1,7 @@
 //! Real daemons of a site, over the real wire with a munged of their own, that can be killed and started again.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use protocol::{Batch, Delivered, Event, Record, RunKey};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ pub struct Site {
     pub store: PathBuf,
     munged: PrivateMunged,
     controller: String,
+    standby: String,
     node: String,
     /// Variables of the daemons.
     pub environment: Vec<(String, String)>,
@@ -37,6 +40,15 @@ impl Daemon {
     pub fn kill(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id() as i32), signal).expect("a signal");
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(Some(_)))
     }
 }
 
@@ -64,33 +76,61 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 impl Site {
     /// A site with its store at a place; in its own folder if none is named.
     pub fn new(store: Option<PathBuf>) -> Site {
+        Site::with(store, false)
+    }
+
+    /// A site on a MariaDB whose controller has a standby.
+    pub fn of_two(store: PathBuf) -> Site {
+        Site::with(Some(store), true)
+    }
+
+    fn with(store: Option<PathBuf>, has_standby: bool) -> Site {
         let dir = tempfile::tempdir().expect("folder");
         let path = |name: &str| dir.path().join(name);
         std::fs::create_dir(path("munge")).expect("folder");
         let munged = PrivateMunged::start(&path("munge")).expect("munged");
-        let (controller, node) = (testbed::own_address().to_string(), testbed::own_address().to_string());
+        let [controller, standby, node] = [(); 3].map(|()| testbed::own_address().to_string());
+        let places = if has_standby { vec![&controller, &standby] } else { vec![&controller] };
+        let url = places.iter().map(|at| format!("http://{at}")).collect::<Vec<_>>().join(",");
         let store = store.unwrap_or_else(|| path("store.sqlite"));
         let text = format!(
-            "munge_socket = {:?}\nslurm_bin = \"/nonexistent\"\n[controller]\nurl = \"http://{controller}\"\n\
+            "munge_socket = {:?}\nslurm_bin = \"/nonexistent\"\n[controller]\nurl = \"{url}\"\n\
              listen = \"{controller}\"\nstore = {store:?}\n[node]\nlisten = \"{node}\"\nsocket = \"\"\nspool = {:?}\n\
              [watch]\nlease_file = {:?}\n[energy]\nsources = [\"model\"]\n",
             munged.socket(),
             path("spool"),
             path("lease"),
         );
-        std::fs::write(path("conf"), text).expect("conf");
-        Site { store, munged, controller, node, environment: Vec::new(), dir }
+        let listens = |at: &str| text.replace(&format!("listen = \"{controller}\""), &format!("listen = \"{at}\""));
+        std::fs::write(path("conf"), &text).expect("conf");
+        std::fs::write(path("conf-of-standby"), listens(&standby)).expect("conf");
+        Site { store, munged, controller, standby, node, environment: Vec::new(), dir }
     }
 
     fn daemon(&self, args: &[&str], address: &str) -> Daemon {
+        let daemon = self.launch(args, "conf");
+        until("a daemon", || TcpStream::connect(address).ok());
+        daemon
+    }
+
+    fn launch(&self, args: &[&str], conf: &str) -> Daemon {
         let log = self.dir.path().join(format!("{}.log", args[0].trim_start_matches("--role=")));
         let log = std::fs::OpenOptions::new().append(true).create(true).open(log).expect("log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_joulepointd"));
-        command.args(args).arg("--conf").arg(self.dir.path().join("conf")).env_remove("JOULEPOINT_STORE");
+        command.args(args).arg("--conf").arg(self.dir.path().join(conf)).env_remove("JOULEPOINT_STORE");
         command.envs(self.environment.iter().cloned()).stdin(Stdio::null()).stderr(log);
-        let daemon = Daemon(command.spawn().expect("the daemon starts"));
-        until("a daemon", || TcpStream::connect(address).ok());
-        daemon
+        Daemon(command.spawn().expect("the daemon starts"))
+    }
+
+    /// Starts one of two controllers, which may have to wait for the other one.
+    pub fn controller_of_two(&self, second: bool) -> Daemon {
+        self.launch(&["--role=controller"], if second { "conf-of-standby" } else { "conf" })
+    }
+
+    /// Waits until one of two controllers answers.
+    pub fn until_leads(&self, second: bool) {
+        let address = if second { &self.standby } else { &self.controller };
+        until("the standby to lead", || TcpStream::connect(address).ok());
     }
 
     pub fn controller(&self) -> Daemon {
@@ -108,7 +148,7 @@ impl Site {
     }
 
     pub fn client(&self) -> Client {
-        let url = format!("http://{}", self.controller);
+        let url = format!("http://{},http://{}", self.controller, self.standby);
         Client::new(&url, Some(self.munged.socket()), PATIENCE)
     }
 

@@ -189,7 +189,11 @@ fn take(c: &Connection, who: &str, from: &Lease) -> Result<bool> {
     }
     c.execute("UPDATE controller_token SET token = ?1 WHERE place = 1 AND token < ?1", params![from.token + 1])?;
     if !from.leader.is_empty() && from.leader != who {
-        tracing::warn!(before = from.leader, token = from.token + 1, "the controller before was silent: this one leads");
+        tracing::warn!(
+            before = from.leader,
+            token = from.token + 1,
+            "the controller before was silent: this one leads"
+        );
     }
     Ok(true)
 }

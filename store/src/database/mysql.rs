@@ -18,7 +18,8 @@ const STATEMENTS: usize = 128;
 
 /// How a session of a leader begins, too: a transaction of which nothing is heard does not keep the next leader waiting. Only MariaDB
 /// reads the comment.
-const OF_A_LEADER: &str = "SET SESSION innodb_lock_wait_timeout = 50 /*M!100300 , SESSION idle_transaction_timeout = 4 */";
+const OF_A_LEADER: &str =
+    "SET SESSION innodb_lock_wait_timeout = 50 /*M!100300 , SESSION idle_transaction_timeout = 4 */";
 
 /// How each session begins: errors instead of silent cuts, quotes as in SQLite, no locks on gaps.
 const BEGINNING: [&str; 2] = [
