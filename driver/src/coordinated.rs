@@ -52,6 +52,8 @@ struct Driver<'a> {
     checkpointing: Option<Checkpointing>,
     desk: Desk,
     line_s: f64,
+    /// When this driver began.
+    life_s: f64,
     /// When this wrapper began; or the one before, until the program is started.
     begun_s: f64,
     not_before_s: f64,
@@ -85,6 +87,7 @@ pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
         checkpointing: None,
         desk: Desk::resume(&setup.answered),
         line_s: now_s,
+        life_s: now_s,
         begun_s: setup.prospect.before.map_or(now_s, |(begun_s, _)| begun_s),
         not_before_s: f64::NEG_INFINITY,
         final_line_taken: false,

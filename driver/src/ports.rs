@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// What the world tells the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happening {
-    /// The job script ended; 128 + signal if it was killed.
+    /// The job script ended; 128 + signal if it was killed ([`by_signal`]).
     Exited {
         /// Exit code.
         code: i32,
@@ -198,6 +198,15 @@ pub trait Child {
     fn step(&mut self) -> String;
 }
 
+/// The signal that killed a program, by its exit code as a shell tells it: 128 + signal. What is above is a program's own,
+/// such as Perl's `die` and Python's `sys.exit(-1)` (255).
+pub fn by_signal(code: i32) -> Option<i32> {
+    (129..=128 + LAST_SIGNAL).contains(&code).then_some(code - 128)
+}
+
+/// The highest number of a signal of Linux, SIGRTMAX.
+const LAST_SIGNAL: i32 = 64;
+
 /// What the cluster knows of the job.
 pub trait Cluster {
     /// Nodes that are dead, with the moment they were heard of last.
@@ -206,6 +215,8 @@ pub trait Cluster {
     fn suspects(&mut self) -> bool;
     /// Why the job is being ended, as Slurm's job state tells it; none while it runs as it should.
     fn cause(&mut self) -> Option<FailureKind>;
+    /// Whether Slurm says that the job runs, and is ended by nobody.
+    fn runs_on(&mut self) -> bool;
     /// Puts the job back into the queue.
     ///
     /// # Errors

@@ -89,6 +89,10 @@ impl Cluster for World {
     fn suspects(&mut self) -> bool {
         false
     }
+    fn runs_on(&mut self) -> bool {
+        false
+    }
+
     fn cause(&mut self) -> Option<FailureKind> {
         (!self.is_left_alone).then_some(FailureKind::Cancelled)
     }

@@ -25,6 +25,9 @@ struct World {
     runs: bool,
     /// The exit code that somebody's signal explains.
     asked: Option<i32>,
+    /// Slurm says that the job runs.
+    runs_on: bool,
+    restart_count: u32,
     step_retries: u32,
     /// So many starts of the script end with a step that could not be restored.
     unrestored: usize,
@@ -110,6 +113,10 @@ impl Cluster for World {
     fn suspects(&mut self) -> bool {
         false
     }
+    fn runs_on(&mut self) -> bool {
+        self.runs_on
+    }
+
     fn cause(&mut self) -> Option<FailureKind> {
         None
     }
@@ -170,7 +177,9 @@ fn play(world: &World, happenings: &[Happening]) -> (Outcome, Vec<String>) {
         cluster: &mut cluster,
         store: &mut store,
     };
-    let outcome = coordinated::run(&Setup { step_retries: world.step_retries, ..setup() }, ports);
+    let plain = setup();
+    let started = Started { restart_count: world.restart_count, ..plain.started.clone() };
+    let outcome = coordinated::run(&Setup { step_retries: world.step_retries, started, ..plain }, ports);
     (outcome, world.done.borrow().clone())
 }
 
@@ -239,4 +248,23 @@ fn what_somebody_has_ended_by_a_signal_is_not_started_again() {
     };
     assert_eq!(end(Some(143)), (Outcome::Ended(143), vec!["start".to_string()]));
     assert_eq!(end(Some(130)).0, Outcome::Ended(0), "another signal explains nothing");
+}
+
+#[test]
+fn an_exit_code_above_those_of_signals_is_the_scripts_own() {
+    let world = World { step_retries: 1, ..World::default() };
+    assert_eq!(play(&world, &[Happening::Exited { code: 255 }]), (Outcome::Ended(255), vec!["start".to_string()]));
+    let world = World { step_retries: 1, ..World::default() };
+    assert_eq!(play(&world, &[Happening::Exited { code: 139 }]).0, Outcome::Ended(0), "tried again");
+}
+
+#[test]
+fn what_slurm_meant_for_the_life_before_sends_a_young_life_back_into_the_queue() {
+    let end = |restart_count, runs_on| {
+        let world = World { restart_count, runs_on, ..World::default() };
+        play(&world, &[Happening::Terminate, Happening::Exited { code: 143 }]).0
+    };
+    assert_eq!(end(1, true), Outcome::Requeued);
+    assert_eq!(end(0, true), Outcome::Ended(143), "there was no life before");
+    assert_eq!(end(1, false), Outcome::Ended(143), "Slurm ends the job");
 }

@@ -298,6 +298,10 @@ impl Cluster for Port {
         !self.0.borrow().pending.is_empty()
     }
 
+    fn runs_on(&mut self) -> bool {
+        false
+    }
+
     fn cause(&mut self) -> Option<FailureKind> {
         self.0.borrow().cause
     }

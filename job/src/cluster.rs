@@ -235,6 +235,11 @@ impl Cluster for Job {
         }
     }
 
+    fn runs_on(&mut self) -> bool {
+        self.job != 0
+            && matches!(self.slurm.job(self.job), Ok(Some(job)) if job.state == JobState::Running && job.restarts == self.restart_count)
+    }
+
     fn requeue(&mut self) -> Result<(), String> {
         persistently(|| self.slurm.requeue(self.job))
     }

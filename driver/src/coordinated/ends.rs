@@ -1,12 +1,16 @@
 //! How an attempt of the script ends: by itself, by a crash, with a node, or because somebody wants it; and what follows.
 
 use super::{Driver, End, LAST_FILES_LIMIT_S};
-use crate::ports::Happening;
+use crate::ports::{Happening, by_signal};
 use crate::setup::{
     EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED, VERDICT_LIMIT_S, ended_as, failure,
 };
 use policy::decide::Why;
 use protocol::{Event, FailureKind, Messages, Phase};
+
+/// How long after the begin of a life of a job Slurm may still deliver what it meant for the life before: it tries each minute
+/// (`steps/src/late.rs`).
+const LATE_S: f64 = 75.0;
 
 impl Driver<'_> {
     /// The script ended: by itself, by a crash, or with a node; or a step was lost. None if the script goes on after that.
@@ -100,7 +104,7 @@ impl Driver<'_> {
         // A checkpoint that could not be restored is no fault of the script.
         let is_not_back = code == protocol::EXIT_KILLED && (self.is_unrestored() || self.has_lost_its_line());
         let was_asked = self.ports.child.was_asked(code);
-        let is_over = code < 128 || was_asked || self.crashes >= self.setup.step_retries;
+        let is_over = by_signal(code).is_none() || was_asked || self.crashes >= self.setup.step_retries;
         if !is_not_back && is_over {
             if self.ports.child.runs() {
                 // Without us it would hear of the step's end, and may know what to do.
@@ -122,7 +126,7 @@ impl Driver<'_> {
         let now_s = self.ports.clock.now_s();
         let reason = match self.from.filter(|_| is_not_back) {
             Some(number) => format!("checkpoint {number} could not be restored"),
-            None => format!("the job script ended by signal {}", code - 128),
+            None => format!("the job script ended by signal {}", by_signal(code).unwrap_or_default()),
         };
         self.note(vec![failure(FailureKind::Step, None, exited_s, now_s, &reason)]);
         self.cut(Phase::Restart);
@@ -184,9 +188,19 @@ impl Driver<'_> {
         Some(End::Requeue(FailureKind::Node))
     }
 
-    /// Somebody asked the job to end; a reason that Slurm does not tell is a person's.
+    /// Somebody asked the job to end; a reason that Slurm does not tell is a person's. But what slurmctld could not deliver to a node
+    /// that was dead it delivers when the node is back, and there a later life of the job may have begun meanwhile.
     pub(super) fn ended_from_outside(&mut self) -> End {
-        End::Terminated(self.ports.cluster.cause().unwrap_or(FailureKind::Cancelled))
+        let cause = self.ports.cluster.cause();
+        let is_young = self.setup.started.restart_count > 0 && self.ports.clock.now_s() < self.life_s + LATE_S;
+        if cause.is_none() && is_young && self.ports.cluster.runs_on() {
+            let reason = "Slurm has ended this life of the job by what it meant for the one before; the run goes on from its last checkpoint";
+            protocol::say!("joulepoint: {reason}");
+            self.decided("requeue", reason);
+            self.give_up();
+            return End::Requeue(FailureKind::Requeued);
+        }
+        End::Terminated(cause.unwrap_or(FailureKind::Cancelled))
     }
 
     /// Slurm or a person ends the job: write down why, let the script leave.

@@ -5,7 +5,7 @@ use super::place::{UNSERVED, in_order};
 use super::ports::{NOT_BEGUN, own_code};
 use super::run::Groups;
 use super::under_way::Then;
-use crate::ports::Unprepared;
+use crate::ports::{Unprepared, by_signal};
 use crate::setup::{EXIT_NOT_RESTORED, Outcome, VERDICT_LIMIT_S, failure, not_by};
 use protocol::{Event, FailureKind, Manifest, Phase};
 
@@ -369,14 +369,15 @@ impl Groups<'_> {
         // An image that cannot be restored is no failure of the program: it has its line.
         let of_image = std::mem::take(&mut self.all[group].of_image);
         let not_restored = code == protocol::EXIT_KILLED && (of_image || self.has_lost_its_line(group));
-        let may_try = code >= 128 && self.all[group].crashes < self.setup.step_retries;
+        let may_try = (by_signal(code).is_some() || worst == Some(NOT_BEGUN))
+            && self.all[group].crashes < self.setup.step_retries;
         if !not_restored && !may_try {
             self.finish(group, None);
             return;
         }
         self.all[group].crashes += u32::from(!not_restored);
         let now_s = self.ports.clock.now_s();
-        let reason = format!("group {group} ended by signal {}", code - 128);
+        let reason = format!("group {group} ended by signal {}", by_signal(code).unwrap_or_default());
         self.cut(group, Phase::Restart);
         self.note_in(group, failure(FailureKind::Step, None, now_s, now_s, &reason));
         self.go_back(group, now_s);

@@ -346,6 +346,10 @@ impl Cluster for Port {
         false
     }
 
+    fn runs_on(&mut self) -> bool {
+        false
+    }
+
     fn cause(&mut self) -> Option<FailureKind> {
         self.0.borrow().cause
     }
