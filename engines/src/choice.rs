@@ -139,11 +139,9 @@ fn no_images(facts: &Facts, saves_gpus: bool) -> Option<String> {
 }
 
 fn no_criu_images(facts: &Facts) -> Option<String> {
-    // Where earlier runs were restored, the command that would fail is warned of and no more.
-    let fails = facts.unsuited.fails.clone().filter(|_| facts.proven != Engine::Criu.as_str());
     no_images(facts, true)
         .or_else(|| old_driver(facts))
-        .or(fails)
+        .or_else(|| facts.unsuited.fails.clone())
         .or_else(|| no_sandbox(facts))
         .or_else(|| slow_world(facts))
 }
@@ -274,7 +272,12 @@ mod tests {
             (none, Facts { made_by: Some(Engine::Criu), ..unsuited(true, true) }, Some(Engine::Criu), "of this run"),
             (none, Facts { no_dmtcp: no("DMTCP"), ..unsuited(false, true) }, None, "criu: sudo fails"),
             (&by_criu, unsuited(false, true), Some(Engine::Criu), "asked for"),
-            (none, Facts { proven: "criu".into(), ..unsuited(false, true) }, Some(Engine::Criu), "earlier run"),
+            (
+                none,
+                Facts { proven: "criu".into(), no_dmtcp: no("DMTCP"), ..unsuited(false, true) },
+                None,
+                "criu: sudo fails",
+            ),
             (&[("ft-energy-done", "*.cpt")], dmtcp(&[], 1), Some(Engine::App), "says how"),
             (none, Facts { hook: true, ..facts(&[]) }, Some(Engine::Hook), "commands"),
             (none, scr, Some(Engine::Scr), "libscr"),

@@ -167,7 +167,8 @@ pub fn within(
     all.extend(arguments.iter().map(|a| a.to_string_lossy().into_owned()));
     match argv.split_first() {
         Some((script, arguments)) if is_batch => {
-            let own = run.join("script");
+            // By its name, which programs show and some look at.
+            let own = run.join("slurm_script");
             if !own.exists() {
                 write_durably(&own, &fs::read(script)?)?;
             }
@@ -285,15 +286,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join("slurm_script");
         fs::write(&script, "#!/bin/sh\n").unwrap();
+        let run = dir.path().join("run");
+        fs::create_dir(&run).unwrap();
         let argv = [script.to_string_lossy().into_owned(), "a b".to_string()];
-        let command = || within(Path::new("/criu"), dir.path(), &argv, true, 9.0, true).unwrap();
+        let command = || within(Path::new("/criu"), &run, &argv, true, 9.0, true).unwrap();
         assert_eq!(command()[1..3], ["warden", "--own-network"]);
-        let own = dir.path().join("script");
+        let own = run.join("slurm_script");
         assert_eq!(command()[command().len() - 3..], ["--", &own.to_string_lossy(), "a b"]);
         fs::write(&script, "changed").unwrap();
         command();
         assert_eq!(fs::read_to_string(&own).unwrap(), "#!/bin/sh\n");
-        let plain = within(Path::new("/criu"), dir.path(), &argv, false, 9.0, false).unwrap();
+        let plain = within(Path::new("/criu"), &run, &argv, false, 9.0, false).unwrap();
         assert_eq!(plain[plain.len() - 2..], argv);
     }
 

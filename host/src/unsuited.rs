@@ -44,6 +44,8 @@ const CAPABILITIES: &std::ffi::CStr = c"security.capability";
 pub struct Me {
     /// Number of the user.
     pub uid: u32,
+    /// Number of the user's first group.
+    pub gid: u32,
     /// Whether there are groups beside the user's first.
     pub has_groups: bool,
     /// Name and number of the first.
@@ -58,11 +60,16 @@ impl Me {
         let others = nix::unistd::getgroups().unwrap_or_default();
         Me {
             uid: nix::unistd::getuid().as_raw(),
+            gid: first.as_raw(),
             has_groups: others.iter().any(|gid| *gid != first),
             group: name.into_iter().chain([first.to_string()]).collect(),
         }
     }
 }
+
+/// Programs that send mail, and Postfix's, by which they may do it.
+const MAILERS: [&str; 5] = ["mail", "mailx", "mutt", "s-nail", "sendmail"];
+const POSTDROP: &str = "/usr/sbin/postdrop";
 
 /// Most programs of a script whose files are looked at: each is looked for in the whole PATH.
 const MOST_PROGRAMS: usize = 1000;
@@ -76,10 +83,22 @@ pub struct Unsuited {
     pub fails: Option<String>,
 }
 
-/// Looks at a command (`argv`, read in `folder`) and at the libraries of its programs.
-pub fn look(argv: &[String], script: &Script, libraries: &BTreeSet<String>, folder: &Path, me: &Me) -> Unsuited {
+/// What stands against going on where a script was whose steps alone are in sandboxes.
+pub fn look_beside_steps(argv: &[String], script: &Script) -> Unsuited {
+    let commands = commands(argv, script);
+    Unsuited { fails: commands.iter().find_map(|command| requeues(command)), ..Unsuited::default() }
+}
+
+/// All commands of a script, as far as they can be read.
+fn commands(argv: &[String], script: &Script) -> Vec<Vec<String>> {
     let mut commands = vec![argv.to_vec()];
     commands.extend(script.shell.iter().flat_map(|text| shell::commands(text)));
+    commands
+}
+
+/// Looks at a command (`argv`, read in `folder`) and at the libraries of its programs.
+pub fn look(argv: &[String], script: &Script, libraries: &BTreeSet<String>, folder: &Path, me: &Me) -> Unsuited {
+    let commands = commands(argv, script);
     let container = commands.iter().find_map(|command| CONTAINERS.iter().find(|name| base(&command[0]) == **name));
     let by_word = || BY_WORD.iter().find(|word| script.words.iter().any(|w| w == *word));
     let containers = container.or_else(by_word).map(|name| {
@@ -89,17 +108,18 @@ pub fn look(argv: &[String], script: &Script, libraries: &BTreeSet<String>, fold
         )
     });
     let fails = commands.iter().find_map(|command| fails(command, me));
-    let programs: BTreeSet<&str> = commands.iter().filter(|c| !only_asks(c)).map(|c| c[0].as_str()).collect();
+    let programs: BTreeSet<&str> = commands.iter().filter(|c| !only_asks(c, me)).map(|c| c[0].as_str()).collect();
     let by_file = || programs.iter().take(MOST_PROGRAMS).find_map(|program| by_its_file(program, folder, me));
     Unsuited { containers, fails: fails.or_else(by_file).or_else(|| mounts(libraries)) }
 }
 
 /// Whether a program that gets rights by its file does not need them, as it is called here.
-fn only_asks(command: &[String]) -> bool {
+fn only_asks(command: &[String], me: &Me) -> bool {
     match base(&command[0]) {
         "mount" => command[1..].iter().all(|argument| argument == "-l"),
-        // Most kernels let everybody do it.
-        "ping" => true,
+        "ping" => may_ping(me.gid, &fs::read_to_string(PING_GROUPS).unwrap_or_default()),
+        // What it is for keeps others out of them, or tells who is logged in.
+        "ssh-agent" | "screen" | "wall" | "write" | "chage" | "expiry" => true,
         _ => false,
     }
 }
@@ -126,16 +146,14 @@ fn fails(command: &[String], me: &Me) -> Option<String> {
             base(name)
         ));
     }
-    let requeues = match base(name) {
-        "scontrol" => has(&["requeue", "requeuehold"]),
-        "trap" => arguments.iter().any(|handler| handler.contains("scontrol requeue")),
-        _ => false,
-    };
-    if requeues {
-        return Some(
-            "the script requeues its job to begin anew, and one that goes on from before that would do so for ever"
-                .to_string(),
-        );
+    if let Some(why) = requeues(command) {
+        return Some(why);
+    }
+    if by_ssh(base(name), arguments) && includes_settings_of_root() {
+        return Some(format!(
+            "'{}' refuses the files of {SSH_SETTINGS}, which belong to nobody in a sandbox",
+            base(name)
+        ));
     }
     if base(name) == "fakeroot" {
         return Some("'fakeroot' seems to give files to users that a sandbox does not know".to_string());
@@ -146,12 +164,66 @@ fn fails(command: &[String], me: &Me) -> Option<String> {
     None
 }
 
+/// Why a command of a script must not be gone on before: it puts the job back into the queue itself.
+fn requeues(command: &[String]) -> Option<String> {
+    let (name, arguments) = command.split_first()?;
+    let requeues = match base(name) {
+        "scontrol" => arguments.iter().any(|a| ["requeue", "requeuehold"].contains(&a.as_str())),
+        "trap" => arguments.iter().any(|handler| handler.contains("scontrol requeue")),
+        _ => false,
+    };
+    requeues.then(|| {
+        "the script requeues its job to begin anew, and one that goes on from before that would do so for ever"
+            .to_string()
+    })
+}
+
+/// Settings that `ssh` includes, and takes from root or its user only.
+const SSH_SETTINGS: &str = "/etc/ssh/ssh_config.d";
+
+/// Whether a command reaches others by `ssh`, as far as its words say it.
+fn by_ssh(name: &str, arguments: &[String]) -> bool {
+    match name {
+        "ssh" | "scp" | "sftp" | "ssh-copy-id" | "sshfs" => true,
+        "rsync" => arguments.iter().any(|a| !a.starts_with('-') && a.contains(':') && !a.contains("::")),
+        "git" => arguments.iter().any(|a| a.starts_with("ssh://") || (a.contains('@') && a.contains(':'))),
+        _ => false,
+    }
+}
+
+fn includes_settings_of_root() -> bool {
+    let files = fs::read_dir(SSH_SETTINGS).into_iter().flatten().flatten();
+    files.map(|file| file.path()).any(|file| {
+        file.extension().is_some_and(|e| e == "conf")
+            && file.metadata().is_ok_and(|m| m.uid() != nix::unistd::getuid().as_raw())
+    })
+}
+
+/// The groups whose members may send echo requests without any right.
+const PING_GROUPS: &str = "/proc/sys/net/ipv4/ping_group_range";
+
+/// Whether a group is one of those; `range` has the first and the last.
+fn may_ping(gid: u32, range: &str) -> bool {
+    let mut ends = range.split_whitespace().map_while(|number| number.parse::<u32>().ok());
+    matches!((ends.next(), ends.next()), (Some(first), Some(last)) if (first..=last).contains(&gid))
+}
+
 /// Why a program fails in a sandbox because of what its file is.
 fn by_its_file(name: &str, folder: &Path, me: &Me) -> Option<String> {
+    if MAILERS.contains(&base(name)) {
+        let by = by_its_file(POSTDROP, folder, me)?;
+        return Some(format!(
+            "'{}' hands mail to postdrop; {by}; sbatch --mail-type tells of a job's end, too",
+            base(name)
+        ));
+    }
     let program = linked::program(name, folder)?;
     let metadata = fs::metadata(&program).ok()?;
-    let is_set_user = metadata.permissions().mode() & 0o4000 != 0 && metadata.uid() != me.uid;
-    (is_set_user || has_capabilities(&program))
+    let mode = metadata.permissions().mode();
+    let is_set_user = mode & 0o4000 != 0 && metadata.uid() != me.uid;
+    // Without the right to execute it means something else.
+    let is_set_group = mode & 0o2010 == 0o2010 && metadata.gid() != me.gid;
+    (is_set_user || is_set_group || has_capabilities(&program))
         .then(|| format!("'{}' gets rights by its file, and in a sandbox no program does", base(name)))
 }
 
@@ -183,7 +255,7 @@ mod tests {
     }
 
     fn me(has_groups: bool) -> Me {
-        Me { uid: u32::MAX, has_groups, group: vec!["lab".into(), "100".into()] }
+        Me { uid: u32::MAX, gid: u32::MAX, has_groups, group: vec!["lab".into(), "100".into()] }
     }
 
     #[test]
@@ -233,7 +305,50 @@ mod tests {
             "one's own"
         );
         assert!(looked("echo a helper", &me(false)).fails.is_none());
+        let dir = tempfile::tempdir().unwrap();
+        let of_group = dir.path().join("of-group");
+        fs::write(&of_group, "").unwrap();
+        let by_mode = |mode, me: &Me| {
+            fs::set_permissions(&of_group, fs::Permissions::from_mode(mode)).unwrap();
+            by_its_file(of_group.to_str().unwrap(), dir.path(), me).is_some()
+        };
+        let own = Me { gid: nix::unistd::getgid().as_raw(), ..me(false) };
+        assert!(by_mode(0o2755, &me(false)) && !by_mode(0o2644, &me(false)) && !by_mode(0o2755, &own));
         assert!(looked("setfacl -m u:bob:r a", &me(false)).fails.is_some());
+    }
+
+    #[test]
+    fn what_asks_others_by_ssh_is_known_by_its_words() {
+        let by = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_string).collect();
+            by_ssh(&words[0], &words[1..])
+        };
+        for line in
+            ["ssh head hostname", "scp a b:c", "rsync -rt a head:/b", "git clone git@host:a/b", "git push ssh://a/b"]
+        {
+            assert!(by(line), "{line}");
+        }
+        for line in ["rsync -rt a b", "rsync a host::module", "git commit -am x", "git clone https://a/b", "echo ssh"] {
+            assert!(!by(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn who_may_ping_without_a_right_is_read() {
+        assert!(may_ping(100, "0\t2147483647\n") && may_ping(100, "100 100"));
+        assert!(!may_ping(0, "1\t0\n") && !may_ping(100, "") && !may_ping(5, "6 7"));
+    }
+
+    #[test]
+    fn a_script_with_steps_that_requeues_itself_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |text: &str| {
+            fs::write(dir.path().join("job.sh"), format!("#!/bin/bash\n{text}\n")).unwrap();
+            let argv = ["./job.sh".to_string()];
+            look_beside_steps(&argv, &linked::read(&argv, dir.path()))
+        };
+        assert!(of("srun a\n[ -e done ] || scontrol requeue $SLURM_JOB_ID").fails.is_some());
+        assert_eq!(of("srun a\nsudo b\nmail -s done me"), Unsuited::default());
     }
 
     #[test]

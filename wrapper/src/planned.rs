@@ -8,7 +8,7 @@ use engines::criu;
 use engines::hook::Commands;
 use host::linked;
 use host::mail;
-use host::unsuited::{self, Me, Unsuited};
+use host::unsuited::{self, Me};
 use job::cluster::Controller;
 use job::identity::Identity;
 use options::size::PARTS_CURE;
@@ -187,7 +187,7 @@ fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options
     };
     // What a script does beside its steps is in no sandbox; each call is looked at by itself.
     let unsuited = match starts_steps {
-        true => Unsuited::default(),
+        true => unsuited::look_beside_steps(argv, &read),
         false => unsuited::look(argv, &read, &libraries, &me.folder, &Me::now()),
     };
     let mut facts = Facts {
