@@ -109,14 +109,19 @@ macro_rules! border_function {
         });
     };
     (@names $ret:ty; $name:ident($($arg:ident: $type:ty),*) $body:block) => {
+        // Neither of the exported ones calls the other: a program or a tool may have one of that name, which stands before ours.
+        fn body($($arg: $type),*) -> $ret $body
+
         // SAFETY: the name and the signature are those of mpi.h, whose definition this one stands before.
         #[unsafe(export_name = stringify!($name))]
-        pub extern "C" fn entry($($arg: $type),*) -> $ret $body
+        pub extern "C" fn entry($($arg: $type),*) -> $ret {
+            body($($arg),*)
+        }
 
         // SAFETY: as above, for the profiling name, by which Open MPI's Fortran layer calls.
         #[unsafe(export_name = concat!("P", stringify!($name)))]
         pub extern "C" fn profiled($($arg: $type),*) -> $ret {
-            entry($($arg),*)
+            body($($arg),*)
         }
     };
 }

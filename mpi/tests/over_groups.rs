@@ -200,6 +200,11 @@ fn a_long_message() {
 }
 
 #[test]
+fn a_program_with_functions_of_mpi_of_its_own() {
+    same_as_native("mpicc", "profiled.c");
+}
+
+#[test]
 fn files_by_the_pointer_that_all_ranks_share() {
     same_as_native("mpicc", "ordered.c");
 }

@@ -173,6 +173,14 @@ impl Gathered {
         if named.iter().any(is_per_rank) {
             return Err(Native::OwnFiles);
         }
+        let is_distribution = |(name, _): &&split::Named| name == "m" || name == "distribution";
+        let by_call = named.iter().rfind(is_distribution).map(|(_, value)| value.clone().unwrap_or_default());
+        let distribution = by_call.or_else(|| variable("SLURM_DISTRIBUTION")).unwrap_or_default();
+        if !["", "*", "block"].contains(&distribution.split([':', ',']).next().unwrap_or_default()) {
+            return Err(Native::Unfit(format!(
+                "it lays out its ranks by --distribution={distribution}, and here they are in blocks"
+            )));
+        }
         let list = variable("SLURM_JOB_NODELIST").ok_or(Native::NoNodes)?;
         let mut nodes = slurm::expand_nodelist(&list).map_err(|e| Native::Unfit(e.to_string()))?;
         let read = Call::read(words, &vec![1; nodes.len()], variable).map_err(|why| match why {
@@ -306,6 +314,7 @@ mod tests {
             ("--mpi=none prog", "--mpi"),
             ("--mpi=pmix -l -n4 prog", "--label"),
             ("--mpi=pmix -o out.%2t prog", "%t"),
+            ("--mpi=pmix -m cyclic prog", "cyclic"),
             ("--mpi=pmix -w n2 prog", "--nodelist"),
             ("--mpi=pmix -N4 prog", "asked for 4"),
         ] {

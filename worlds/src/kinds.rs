@@ -188,12 +188,20 @@ pub fn check_calls(program: &Path, library: &Path) -> Result<(), Hindrance> {
     let refused = linked::held(library, REFUSED).unwrap_or_default();
     let refused: BTreeSet<String> =
         refused.split(|byte| *byte == 0).map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
-    let is_refused = |name: &String| refused.contains(&in_c(name));
+    let has_bindings = linked::libraries(program).iter().any(|library| library.starts_with(BINDINGS));
+    let is_refused =
+        |name: &String| refused.contains(&in_c(name)) && !(has_bindings && OF_BINDINGS.contains(&name.as_str()));
     let Some(function) = linked::imports(program).into_iter().find(is_refused) else { return Ok(()) };
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let instead = instead(&in_c(&function));
     Err(Hindrance::Refused { program: name, function, instead })
 }
+
+/// Open MPI's C++ bindings, which `mpi.h` brings into each program of C++.
+const BINDINGS: &str = "libmpi_cxx.so";
+
+/// What each program has by them, called or not. One that does call it is told while it runs.
+const OF_BINDINGS: [&str; 4] = ["MPI_Comm_accept", "MPI_Comm_connect", "MPI_Comm_spawn", "MPI_Comm_spawn_multiple"];
 
 /// The name in C, in small letters, of a function that Fortran may name with an underscore behind it.
 fn in_c(name: &str) -> String {
@@ -308,6 +316,15 @@ mod tests {
         assert!(said("mpi_comm_spawn_").unwrap_err().to_string().contains("at once"));
         assert_eq!(said("MPI_Init"), Ok(()));
         assert_eq!(said("x"), Ok(()), "only its library calls it");
+        // A program of C++ has what its bindings may call.
+        build(
+            dir.path(),
+            "echo 'int MPI_Comm_spawn(void) { return 0; }' >b.c; cc -shared -Wl,-soname,libmpi_cxx.so.40 -o libb.so b.c; \
+             echo 'int MPI_Comm_spawn(void); int MPI_Win_create(void); int main(int n, char **a) { return n > 1 ? MPI_Comm_spawn() : OTHER; }' >c.c; \
+             cc -DOTHER=0 -o cxx c.c ./libb.so; cc -DOTHER='MPI_Win_create()' -o both c.c ./libb.so ./libm1.so",
+        );
+        assert_eq!(said("cxx"), Ok(()));
+        assert!(said("both").unwrap_err().to_string().contains("MPI_Win_create"));
         for (name, expected) in [
             ("PMPI_Win_create", "mpi_win_create"),
             ("mpi_win_create_f08_", "mpi_win_create"),

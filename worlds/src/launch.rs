@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// Options of Open MPI's `mpirun`: only this node, in shared memory, and nothing that asks Slurm. Nothing is bound to
 /// CPUs beyond what Slurm allows the step: its neighbours on the node would be bound to the same.
-const OPEN_MPI: [&str; 18] = [
+const OPEN_MPI: [&str; 27] = [
     "--oversubscribe",
     "--bind-to",
     "none",
@@ -30,7 +30,20 @@ const OPEN_MPI: [&str; 18] = [
     "--mca",
     "oob_tcp_if_include",
     "lo",
+    // The same: what lays out ranks over nodes, and what is put before their lines.
+    "--mca",
+    "rmaps_base_mapping_policy",
+    "slot",
+    "--mca",
+    "orte_tag_output",
+    "0",
+    "--mca",
+    "orte_timestamp_output",
+    "0",
 ];
+
+/// How variables begin by which a user tells another `mpirun` the same.
+const OF_OPEN_MPI: [&str; 2] = ["OMPI_MCA_rmaps_", "OMPI_MCA_orte_output_"];
 
 /// The same of Hydra.
 const HYDRA: [&str; 8] = ["-launcher", "fork", "-rmk", "user", "-hosts", "localhost", "-iface", "lo"];
@@ -60,17 +73,23 @@ fn open_mpi(command: &mut Command, count: u32) {
     if nix::unistd::getuid().is_root() {
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     }
+    remove(command, &OF_OPEN_MPI);
     // The one cannot stand beside what is included; the other names nodes of outside.
     command.env_remove("OMPI_MCA_oob_tcp_if_exclude").env_remove("OMPI_MCA_orte_default_hostfile");
     // The sandbox's own, which its checkpoints hold: what all ranks map is here.
     command.env("OMPI_MCA_orte_tmpdir_base", SHARED_MEMORY).args(["-n", &count.to_string()]).args(OPEN_MPI);
 }
 
-fn hydra(command: &mut Command, count: u32) {
+/// Keeps variables that begin so from a command.
+fn remove(command: &mut Command, begins: &[&str]) {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for name in names.filter(|name| OF_HYDRA.iter().any(|begin| name.starts_with(begin))) {
+    for name in names.filter(|name| begins.iter().any(|begin| name.starts_with(begin))) {
         command.env_remove(name);
     }
+}
+
+fn hydra(command: &mut Command, count: u32) {
+    remove(command, &OF_HYDRA);
     // Signals go to the ranks that are named there; before there are any, to none.
     if let Err(e) = std::fs::create_dir_all(RANKS_FOLDER) {
         tracing::warn!(%e, "ranks may miss signals");

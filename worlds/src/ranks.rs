@@ -312,7 +312,8 @@ impl Ranks {
             all.extend([
                 (RANKS.to_string(), quoted(world)),
                 (SOCKET.to_string(), quoted(&relay.to_string_lossy())),
-                ("LD_PRELOAD".to_string(), format!("{library}${{LD_PRELOAD:+:$LD_PRELOAD}}")),
+                // Behind the user's: a tool calls MPI's functions by their profiling names, and those are ours.
+                ("LD_PRELOAD".to_string(), format!("${{LD_PRELOAD:+$LD_PRELOAD:}}{library}")),
             ]);
         }
         all.extend(self.group.map(|group| (GROUP.to_string(), group.to_string())));
@@ -320,8 +321,17 @@ impl Ranks {
         // Ours come behind those of the call: they may name the same library path or preloads.
         let set = self.set.iter().filter_map(|pair| pair.split_once('=')).filter(|(name, _)| is_name(name));
         let set: String = set.map(|(name, value)| format!("export {name}={}; ", quoted(value))).collect();
-        format!("{set}export {}", words.join(" "))
+        format!("{}{set}export {}", paths(environment), words.join(" "))
     }
+}
+
+/// Gives a rank the paths that its call had: Open MPI's launcher puts its own folders before them.
+fn paths(environment: &[(String, String)]) -> String {
+    let of = |name: &str| match environment.iter().find(|(n, _)| n == name) {
+        Some((_, value)) => format!("export {name}={}; ", quoted(value)),
+        None => format!("unset {name}; "),
+    };
+    ["PATH", "LD_LIBRARY_PATH"].map(of).concat()
 }
 
 /// The file that all ranks read, as those of one `srun` do: each from its beginning.
