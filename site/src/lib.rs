@@ -358,7 +358,8 @@ impl Site {
     /// Like [`Site::submit`], for submissions that may be refused.
     pub fn sbatch(&self, user: &str, folder: &Path, args: &[&str], script: &str) -> Result<Output> {
         let path = folder.join("job.sh");
-        fs::write(&path, format!("#!/bin/bash\n{script}\n"))?;
+        let first = if script.starts_with("#!") { "" } else { "#!/bin/bash\n" };
+        fs::write(&path, format!("{first}{script}\n"))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         let mut command = self.user_command(user, "sbatch", folder);
         command.arg("--parsable").args(args).arg(&path).stdin(Stdio::null());

@@ -321,8 +321,13 @@ struct Job {
 fn submit(site: &Site, program: &Program, what: &str, options: &[&str]) -> Result<Job> {
     let name: String = program.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let folder = site.folder(USER, &format!("{name}-{what}"))?;
-    let usual = ["-n1", "--exclusive", "--output=out", "--error=out"];
-    let id = site.submit(USER, &folder, &[&usual, options, program.options].concat(), program.script)?;
+    // An option here would win over the script's own.
+    let says = |line: &str| {
+        line.starts_with("#SBATCH") && [" -N", " -n", " --nodes", " --ntasks"].iter().any(|o| line.contains(o))
+    };
+    let one: &[&str] = if program.script.lines().any(says) { &[] } else { &["-n1"] };
+    let usual = ["--exclusive", "--output=out", "--error=out"];
+    let id = site.submit(USER, &folder, &[one, &usual, options, program.options].concat(), program.script)?;
     Ok(Job { id, folder, runs: None, lasted: Duration::ZERO, killed: None, is_back: false })
 }
 
