@@ -21,7 +21,7 @@ pub struct Obstacle {
     pub pid: i32,
     /// Name of the program.
     pub program: String,
-    /// `gpu`, `rdma`, `tcp`, `socket`, `io_uring`, `inotify`, `anon_inode`, `device`, `terminal`, `tracer`, `sysv_shm`, `mapping`,
+    /// `gpu`, `rdma`, `tcp`, `socket`, `io_uring`, `aio`, `inotify`, `anon_inode`, `device`, `terminal`, `tracer`, `sysv_shm`, `mapping`,
     /// `namespace`, `fuse` or `seccomp`.
     pub kind: &'static str,
     /// What was found.
@@ -209,6 +209,9 @@ impl Process {
             }
         }
         found.extend(self.removed.iter().filter_map(|(path, is_shared)| {
+            if path == AIO_RING {
+                return Some((limits::AIO.kind, "a ring of the kernel's AIO".to_string(), limits::AIO.cure));
+            }
             let limit = if *is_shared { limits::REMOVED_SHARED } else { limits::REMOVED_PRIVATE };
             (!is_shared || !around.dumps_removed)
                 .then(|| (limit.kind, format!("{path}, removed and mapped"), limit.cure))
@@ -275,6 +278,9 @@ impl Process {
         line.map_or("0", str::trim)
     }
 }
+
+/// What the kernel calls the mapping of an AIO context.
+const AIO_RING: &str = "/[aio]";
 
 /// The name of a file that is removed; what the kernel calls so and has no name is none.
 fn removed(path: &str) -> Option<String> {
@@ -352,7 +358,8 @@ mod tests {
     #[test]
     fn each_obstacle_is_named_with_what_to_use_instead() {
         let fuse = "36 35 0:50 / /mnt/s3 rw - fuse.s3fs s3 rw\n25 1 8:1 / / rw - ext4 /dev/sda rw\n";
-        let cases: [Case; 20] = [
+        let cases: [Case; 21] = [
+            (&[], &["/[aio] (deleted)"], "", &["aio"]),
             (&[], &["/dev/zero (deleted)", "/memfd:x (deleted)", "/dev/shm/x"], "", &[]),
             (&["/dev/zero (deleted)"], &[], "", &[]),
             (&[], &["/dev/shm/sem.x (deleted)"], "", &["mapping"]),

@@ -45,6 +45,13 @@ pub const IO_URING: Limit = limit(
     "a descriptor cannot be dumped, such as one of io_uring; switch that off in the program (--innodb-use-native-aio=0 for \
      MariaDB, asyncio for uvloop, Node 20 for Node 22)",
 );
+/// Input and output by the kernel's AIO (`io_setup`), whose ring is mapped.
+pub const AIO: Limit = limit(
+    "aio",
+    &["[/[aio]"],
+    "input and output by the kernel's AIO (libaio) cannot be dumped; switch that off in the program \
+     (--innodb-use-native-aio=0 for MariaDB)",
+);
 /// A watch on files.
 pub const INOTIFY: Limit = limit(
     "inotify",
@@ -103,7 +110,7 @@ pub const TRACED: Limit = limit(
 );
 
 /// All limits, in the order in which CRIU's log is searched for them.
-const ALL: [Limit; 21] = [
+const ALL: [Limit; 22] = [
     limit(
         "mount",
         &["Can't lookup mount"],
@@ -144,6 +151,7 @@ const ALL: [Limit; 21] = [
         "a pipe that keeps writes apart (O_DIRECT) cannot be dumped; use a socket of datagrams (SOCK_SEQPACKET)",
     ),
     IO_URING,
+    AIO,
     INOTIFY,
     limit(
         "link",

@@ -110,6 +110,7 @@ macro_rules! border_function {
     };
     (@names $ret:ty; $name:ident($($arg:ident: $type:ty),*) $body:block) => {
         // Neither of the exported ones calls the other: a program or a tool may have one of that name, which stands before ours.
+        #[allow(clippy::too_many_arguments, reason = "those of mpi.h")]
         fn body($($arg: $type),*) -> $ret $body
 
         // SAFETY: the name and the signature are those of mpi.h, whose definition this one stands before.
