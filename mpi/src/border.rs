@@ -46,6 +46,14 @@ pub fn enter(name: &'static str, comm: Option<MPI_Comm>, call: impl FnOnce() -> 
     }
 }
 
+/// Tells why a function is refused; the program's error handler hears of it.
+pub fn refuse<T>(function: &str, instead: &str) -> Res<T> {
+    let rank = world::get().map_or(0, |world| world.rank);
+    crate::refused::fallback::note(&format!("it calls {function}, which is not served between nodes"));
+    eprintln!("joulepoint: rank {rank}: {function} is not possible over recovery groups: {instead}");
+    fail(MPI_ERR_UNSUPPORTED_OPERATION)
+}
+
 /// Exports functions of MPI under both of their names.
 ///
 /// `fn NAME(arguments) => |world| body`: the body is run where the program runs over groups, the native function where

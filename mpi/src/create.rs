@@ -215,7 +215,7 @@ export! {
     // What shares memory, a cache or a core lies within one node, and so within one group.
     fn MPI_Comm_split_type(comm: MPI_Comm, split_type: Int, key: Int, info: MPI_Info, newcomm: *mut MPI_Comm) collective comm => |w, at| {
         if at.remote.is_some() || !(split_type == MPI_UNDEFINED || crate::refused::within_a_node(split_type)) {
-            return crate::refused::refuse("MPI_Comm_split_type", "split by MPI_COMM_TYPE_SHARED, or by a color");
+            return refuse("MPI_Comm_split_type", "split by MPI_COMM_TYPE_SHARED, or by a color");
         }
         meet(w, comm)?;
         check(native().MPI_Comm_split_type(comm, split_type, key, info, newcomm))

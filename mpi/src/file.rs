@@ -10,12 +10,14 @@ use crate::abi::*;
 use crate::border::*;
 use crate::collective::{self, W};
 use crate::communicator::Comm;
-use crate::refused::{POINTER, refuse};
 use crate::world::natively;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_char;
 use std::rc::Rc;
+
+/// What to do instead of moving the pointer that all ranks of a file share.
+pub(crate) const POINTER: &str = "give each write its place (MPI_File_write_at), or run without --ft-energy";
 
 /// A file that several groups have open.
 pub(crate) struct Open {

@@ -45,44 +45,7 @@ fn modules() -> Vec<(&'static str, &'static [&'static str])> {
     ]
 }
 
-/// The family of a function that this library does not define.
-fn native_family(name: &str) -> &'static str {
-    let begins = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
-    match name {
-        _ if begins(&["MPI_File_"]) => "files",
-        _ if begins(&[
-            "MPI_Win_",
-            "MPI_Put",
-            "MPI_Get_acc",
-            "MPI_Accumulate",
-            "MPI_R",
-            "MPI_Fetch",
-            "MPI_Compare_and",
-        ]) =>
-        {
-            "windows and new processes"
-        }
-        "MPI_Get"
-        | "MPI_Open_port"
-        | "MPI_Close_port"
-        | "MPI_Lookup_name"
-        | "MPI_Publish_name"
-        | "MPI_Unpublish_name"
-        | "MPI_Comm_get_parent" => "windows and new processes",
-        _ if begins(&["MPI_Type_", "MPI_Op_", "MPI_Pack", "MPI_Unpack", "MPI_Get_", "MPI_Status_", "MPI_Aint_"]) => {
-            "datatypes and operations"
-        }
-        _ if begins(&["MPI_Comm_", "MPI_Attr_", "MPI_Keyval_", "MPI_Err", "MPI_Add_error", "MPI_Info_"]) => {
-            "communicators"
-        }
-        _ if begins(&["MPI_Grequest_", "MPI_Test_cancelled"]) => "requests",
-        _ if begins(&["MPI_Buffer_"]) => "messages",
-        _ if begins(&["MPI_Dims_"]) => "topologies",
-        _ => "begin and end",
-    }
-}
-
-/// Every function that `mpi.h` declares: its name, its family, its class.
+/// Every function that `mpi.h` declares: its name, its family if this library defines it, its class.
 #[must_use]
 pub fn table() -> Vec<(&'static str, &'static str, Class)> {
     let mut table = Vec::new();
@@ -96,24 +59,7 @@ pub fn table() -> Vec<(&'static str, &'static str, Class)> {
         }
     }
     let native = crate::abi::FUNCTIONS.iter().filter(|name| !ours.contains(**name));
-    table.extend(native.map(|name| (*name, native_family(name), Class::Native)));
+    table.extend(native.map(|name| (*name, "", Class::Native)));
     table.sort_unstable_by_key(|row| row.0);
     table
-}
-
-/// The page's table: how many functions of each family are served how.
-#[must_use]
-pub fn page() -> String {
-    let table = table();
-    let families: BTreeSet<&str> = table.iter().map(|row| row.1).collect();
-    let mut page = String::from(
-        "| family | by this library | by the native one | refused over several groups |\n|---|---|---|---|\n",
-    );
-    for family in families {
-        let of = |class| table.iter().filter(move |row| row.1 == family && row.2 == class);
-        let refused: Vec<String> = of(Class::Refused).map(|row| format!("`{}`", row.0)).collect();
-        let refused = if refused.is_empty() { "-".to_owned() } else { refused.join(", ") };
-        page += &format!("| {family} | {} | {} | {refused} |\n", of(Class::Ours).count(), of(Class::Native).count());
-    }
-    page
 }

@@ -6,16 +6,8 @@ pub(crate) mod newer;
 
 use crate::abi::*;
 use crate::border::*;
-use crate::world;
+use crate::file::POINTER;
 use std::ffi::{c_char, c_void};
-
-/// Tells why a function is refused; the program's error handler hears of it.
-pub fn refuse<T>(function: &str, instead: &str) -> Res<T> {
-    let rank = world::get().map_or(0, |world| world.rank);
-    fallback::note(&format!("it calls {function}, which is not served between nodes"));
-    eprintln!("joulepoint: rank {rank}: {function} is not possible over recovery groups: {instead}");
-    fail(MPI_ERR_UNSUPPORTED_OPERATION)
-}
 
 /// Whether a split of this type stays within a node. Of Open MPI's own, those above the node do not.
 pub fn within_a_node(split_type: Int) -> bool {
@@ -31,8 +23,6 @@ pub fn within_a_node(split_type: Int) -> bool {
 
 const WINDOW: &str = "use messages, or run coordinated with engine app or hook (--ft-energy-engine)";
 const SPAWN: &str = "start all processes at once, or run without --ft-energy";
-/// What to do instead of moving the pointer that all ranks of a file share.
-pub(crate) const POINTER: &str = "give each write its place (MPI_File_write_at), or run without --ft-energy";
 
 export! {
     fn MPI_Win_create(base: *mut c_void, size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) for comm => |_w, _at| {

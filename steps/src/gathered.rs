@@ -9,7 +9,7 @@ use slurm::Slurm;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use worlds::calls::{MEETINGS, sockets};
+use worlds::calls::{MEETINGS, one_on_each, sockets};
 use worlds::kinds::{self, Hindrance, Launcher, World};
 use worlds::ranks::{self, OfNodes, world_of};
 use xxhash_rust::xxh3::xxh3_64;
@@ -231,21 +231,6 @@ impl Gathered {
     fn sockets(&self, place: &Place) -> PathBuf {
         sockets(place.run).join(place.call)
     }
-}
-
-/// Options of a step with one task on each of these nodes, which has so many CPUs.
-fn one_on_each(nodes: &[String], cpus: usize) -> Vec<String> {
-    vec![
-        format!("--nodes={}", nodes.len()),
-        format!("--ntasks={}", nodes.len()),
-        "--ntasks-per-node=1".to_string(),
-        format!("--nodelist={}", nodes.join(",")),
-        // What it starts has the CPUs of all ranks, whatever each node has of them.
-        format!("--cpus-per-task={cpus}"),
-        "--mpi=none".to_string(),
-        // As MPI launchers do: the other ranks would wait for those that are gone.
-        "--kill-on-bad-exit=1".to_string(),
-    ]
 }
 
 /// Whether a name of a file has a rank in it, as by `%t` or `%3t`.

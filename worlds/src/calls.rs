@@ -315,3 +315,17 @@ impl Relays for Worlds {
         open.into_values().for_each(|mut steps| steps.stop());
     }
 }
+/// Options of `srun` for a step with one task on each of these nodes, which has so many CPUs.
+pub fn one_on_each(nodes: &[String], cpus: usize) -> Vec<String> {
+    vec![
+        format!("--nodes={}", nodes.len()),
+        format!("--ntasks={}", nodes.len()),
+        "--ntasks-per-node=1".to_string(),
+        format!("--nodelist={}", nodes.join(",")),
+        // What it starts has the CPUs of all ranks, whatever each node has of them.
+        format!("--cpus-per-task={cpus}"),
+        "--mpi=none".to_string(),
+        // As MPI launchers do: the other ranks would wait for those that are gone.
+        "--kill-on-bad-exit=1".to_string(),
+    ]
+}
