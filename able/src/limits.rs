@@ -45,7 +45,7 @@ pub const IO_URING: Limit = limit(
     "a descriptor cannot be dumped, such as one of io_uring; switch that off in the program (--innodb-use-native-aio=0 for \
      MariaDB, asyncio for uvloop, Node 20 for Node 22)",
 );
-/// Input and output by the kernel's AIO (`io_setup`), whose ring is mapped.
+/// Input and output by the kernel's AIO (`io_setup`), whose ring is mapped; CRIU names the mapping in brackets, `[/[aio] (deleted)]`.
 pub const AIO: Limit = limit(
     "aio",
     &["[/[aio]"],

@@ -48,6 +48,8 @@ pub struct Setup {
     pub resumes: bool,
     /// Counters that earlier wrappers of the same job record have accounted for.
     pub accounted: Vec<NodeCounter>,
+    /// Whether the life of the job before this one ended without a word of its wrapper, or lost a node.
+    pub was_lost: bool,
     /// Orders that earlier wrappers of the run have answered.
     pub answered: Vec<Event>,
 }

@@ -136,6 +136,7 @@ fn play(world: &World, script: Vec<(f64, Happening)>) -> Outcome {
         checkpoint_limit_s: 3600.0,
         resumes: world.line.is_some() || world.lines.is_some(),
         accounted: Vec::new(),
+        was_lost: false,
         answered: Vec::new(),
     };
     let all = || world.clone();

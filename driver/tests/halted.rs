@@ -27,7 +27,8 @@ struct World {
     asked: Option<i32>,
     /// Slurm says that the job runs.
     runs_on: bool,
-    restart_count: u32,
+    /// The life before lost a node.
+    was_lost: bool,
     step_retries: u32,
     /// So many starts of the script end with a step that could not be restored.
     unrestored: usize,
@@ -159,6 +160,7 @@ fn setup() -> Setup {
         checkpoint_limit_s: 60.0,
         resumes: false,
         accounted: Vec::new(),
+        was_lost: false,
         answered: Vec::new(),
     }
 }
@@ -178,8 +180,8 @@ fn play(world: &World, happenings: &[Happening]) -> (Outcome, Vec<String>) {
         store: &mut store,
     };
     let plain = setup();
-    let started = Started { restart_count: world.restart_count, ..plain.started.clone() };
-    let outcome = coordinated::run(&Setup { step_retries: world.step_retries, started, ..plain }, ports);
+    let setup = Setup { step_retries: world.step_retries, was_lost: world.was_lost, ..plain };
+    let outcome = coordinated::run(&setup, ports);
     (outcome, world.done.borrow().clone())
 }
 
@@ -260,11 +262,11 @@ fn an_exit_code_above_those_of_signals_is_the_scripts_own() {
 
 #[test]
 fn what_slurm_meant_for_the_life_before_sends_a_young_life_back_into_the_queue() {
-    let end = |restart_count, runs_on| {
-        let world = World { restart_count, runs_on, ..World::default() };
+    let end = |was_lost, runs_on| {
+        let world = World { was_lost, runs_on, ..World::default() };
         play(&world, &[Happening::Terminate, Happening::Exited { code: 143 }]).0
     };
-    assert_eq!(end(1, true), Outcome::Requeued);
-    assert_eq!(end(0, true), Outcome::Ended(143), "there was no life before");
-    assert_eq!(end(1, false), Outcome::Ended(143), "Slurm ends the job");
+    assert_eq!(end(true, true), Outcome::Requeued);
+    assert_eq!(end(false, true), Outcome::Ended(143), "the life before was not lost");
+    assert_eq!(end(true, false), Outcome::Ended(143), "Slurm ends the job");
 }

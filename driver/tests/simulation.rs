@@ -443,6 +443,7 @@ fn play(seed: u64) {
             checkpoint_limit_s: 300.0,
             resumes: record > 0,
             accounted: Vec::new(),
+            was_lost: false,
             answered,
         };
         let [mut clock, mut meter, mut engine, mut child, mut cluster, mut store] =

@@ -185,10 +185,20 @@ const SSH_SETTINGS: &str = "/etc/ssh/ssh_config.d";
 fn by_ssh(name: &str, arguments: &[String]) -> bool {
     match name {
         "ssh" | "scp" | "sftp" | "ssh-copy-id" | "sshfs" => true,
-        "rsync" => arguments.iter().any(|a| !a.starts_with('-') && a.contains(':') && !a.contains("::")),
-        "git" => arguments.iter().any(|a| a.starts_with("ssh://") || (a.contains('@') && a.contains(':'))),
+        "rsync" => arguments.iter().any(|a| !a.starts_with('-') && is_of_a_host(a)),
+        "git" => {
+            let asks = ["clone", "fetch", "ls-remote", "pull", "push", "remote", "submodule"];
+            let mut asked = arguments.iter().skip_while(|a| !asks.contains(&a.as_str()));
+            asked.any(|a| a.starts_with("ssh://") || (a.contains('@') && is_of_a_host(a)))
+        }
         _ => false,
     }
+}
+
+/// Whether a word names a file of another host, as `rsync` reads it: by a colon before the first slash, and not by two.
+fn is_of_a_host(word: &str) -> bool {
+    let head = word.split('/').next().unwrap_or_default();
+    head.split_once(':').is_some_and(|(_, rest)| !rest.starts_with(':'))
 }
 
 fn includes_settings_of_root() -> bool {
@@ -210,8 +220,9 @@ fn may_ping(gid: u32, range: &str) -> bool {
 
 /// Why a program fails in a sandbox because of what its file is.
 fn by_its_file(name: &str, folder: &Path, me: &Me) -> Option<String> {
-    if MAILERS.contains(&base(name)) {
-        let by = by_its_file(POSTDROP, folder, me)?;
+    if MAILERS.contains(&base(name))
+        && let Some(by) = by_its_file(POSTDROP, folder, me)
+    {
         return Some(format!(
             "'{}' hands mail to postdrop; {by}; sbatch --mail-type tells of a job's end, too",
             base(name)
@@ -328,7 +339,14 @@ mod tests {
         {
             assert!(by(line), "{line}");
         }
-        for line in ["rsync -rt a b", "rsync a host::module", "git commit -am x", "git clone https://a/b", "echo ssh"] {
+        for line in [
+            "rsync -rt a b",
+            "rsync a host::module",
+            "git commit -am a@b:c",
+            "rsync -r data/run-12:30 x",
+            "git clone https://a/b",
+            "echo ssh",
+        ] {
             assert!(!by(line), "{line}");
         }
     }

@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A row of an answer.
 pub enum Row<'a> {
@@ -69,6 +70,12 @@ impl Connection {
             Some(url) => Backend::Mysql(mysql::Session::open(url, token)?),
             None => Backend::Sqlite(sqlite::open(place)?),
         };
+        Ok(Connection(backend, Cell::new(0), Kept::default(), Fits::default()))
+    }
+
+    /// Connects to a MariaDB, each of whose answers is waited for so long.
+    pub(crate) fn open_within(url: &str, limit: Duration) -> Result<Connection> {
+        let backend = Backend::Mysql(mysql::Session::open_within(url, None, limit)?);
         Ok(Connection(backend, Cell::new(0), Kept::default(), Fits::default()))
     }
 

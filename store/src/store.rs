@@ -161,7 +161,7 @@ impl Store {
         Store::open_led(place, None)
     }
 
-    /// The same for the controller that leads: neither this connection nor [`Store::another`] writes anything once another one leads.
+    /// The same for the controller that leads: neither this connection nor [`Store::another`] changes a row once another one leads.
     ///
     /// # Errors
     /// As [`Store::open`]; [`Error::NotLeading`] then.

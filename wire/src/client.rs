@@ -15,7 +15,7 @@ use ureq::unversioned::transport::TcpConnector;
 const LARGEST_ANSWER: u64 = 512 << 20;
 
 /// How long a place may take to take a connection, where there is another one.
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Why a request brought no answer.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +100,7 @@ fn settings(has_others: bool) -> ureq::config::Config {
 impl Client {
     /// A client of the controller at `base_url` (`http://host:port`); each request ends within `timeout`.
     ///
-    /// Several places are separated by commas: one that takes no connection is left for the next.
+    /// Several places are separated by commas: one that takes no connection within a second is left for the next.
     pub fn new(base_url: &str, munge_socket: Option<PathBuf>, timeout: Duration) -> Self {
         Client::signing(base_url, CONTROLLER.to_owned(), munge_socket, timeout)
     }
@@ -199,7 +199,12 @@ impl Client {
             let check = |proof: Option<&str>, status, body: &[u8]| {
                 check(proof, authorization.as_deref().unwrap_or_default(), status, body)
             };
-            return self.accept(sent, &url, check).inspect_err(|_| self.places.leave(place));
+            return self.accept(sent, &url, check).inspect_err(|e| {
+                // A service that refuses is there, and one that knows no such session most likely is.
+                if !matches!(e, Error::Refused { .. } | Error::Unproven { status: 401, .. }) {
+                    self.places.leave(place);
+                }
+            });
         }
     }
 

@@ -48,11 +48,13 @@ impl Places {
         &self.all[self.at.load(Ordering::Relaxed) % self.all.len()]
     }
 
-    /// After anything but an answer: the service may be at another place, or its name stand for another address.
+    /// The service may be at another place, or its name stand for another address.
     pub(crate) fn leave(&self, place: &Place) {
         place.address.forget();
-        if std::ptr::eq(place, self.current()) {
-            self.at.fetch_add(1, Ordering::Relaxed);
+        let at = self.at.load(Ordering::Relaxed);
+        if std::ptr::eq(place, &raw const self.all[at % self.all.len()]) {
+            // Of several that have failed here one goes on.
+            let _ = self.at.compare_exchange(at, at + 1, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 

@@ -348,6 +348,7 @@ impl<'a> Run<'a> {
             checkpoint_limit_s: site.wrapper.checkpoint_limit_s,
             resumes: self.former.resumes,
             accounted: std::mem::take(&mut self.former.accounted),
+            was_lost: self.former.was_lost,
             answered: std::mem::take(&mut self.former.answered),
         }
     }

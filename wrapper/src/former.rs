@@ -6,7 +6,7 @@ use driver::ports::NodeCounter;
 use job::identity::Identity;
 use job::release;
 use options::Engine;
-use protocol::{Event, FormerNode, Record};
+use protocol::{Event, FailureKind, FormerNode, Record};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the journal says of earlier wrappers.
@@ -14,6 +14,8 @@ pub(crate) struct Former {
     /// Whether there were some.
     pub(crate) resumes: bool,
     pub(crate) accounted: Vec<NodeCounter>,
+    /// Whether the last life of the job before this one ended without a word, or lost a node.
+    pub(crate) was_lost: bool,
     /// Orders that they have answered.
     pub(crate) answered: Vec<Event>,
     pub(crate) groups: Before,
@@ -34,6 +36,7 @@ impl Former {
         Former {
             resumes,
             accounted: accounted(records, me),
+            was_lost: was_lost(records, me),
             answered: events().filter(|e| matches!(e, Event::Ordered { .. })).cloned().collect(),
             groups: before(events()),
             worked: worked(records),
@@ -56,6 +59,18 @@ fn planned(event: &Event) -> Option<BTreeMap<String, String>> {
 fn worked(records: &[Record]) -> Option<(f64, f64)> {
     let is_started = |r: &&Record| matches!(r.event, Event::Started { .. });
     Some((records.iter().rev().find(is_started)?.at_s, records.last()?.at_s))
+}
+
+/// Whether the last life of the job before this one ended without a word, or lost a node.
+fn was_lost(records: &[Record], me: &Identity) -> bool {
+    let is_begin = |r: &&Record| matches!(r.event, Event::Started { .. });
+    let is_other =
+        |r: &Record| matches!(r.event, Event::Started { restart_count, .. } if restart_count != me.restart_count);
+    let Some(begin) = records.iter().rposition(is_other) else { return false };
+    let life = || records[begin + 1..].iter().take_while(|r| !is_begin(r));
+    let is_loss =
+        |r: &Record| matches!(r.event, Event::Failure { kind: FailureKind::Node | FailureKind::BatchHost, .. });
+    life().any(is_loss) || !life().any(|r| matches!(r.event, Event::Ended { .. }))
 }
 
 /// The last counters that earlier drivers of this very job record wrote down.

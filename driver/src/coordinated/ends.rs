@@ -192,7 +192,7 @@ impl Driver<'_> {
     /// that was dead it delivers when the node is back, and there a later life of the job may have begun meanwhile.
     pub(super) fn ended_from_outside(&mut self) -> End {
         let cause = self.ports.cluster.cause();
-        let is_young = self.setup.started.restart_count > 0 && self.ports.clock.now_s() < self.life_s + LATE_S;
+        let is_young = self.setup.was_lost && self.ports.clock.now_s() < self.life_s + LATE_S;
         if cause.is_none() && is_young && self.ports.cluster.runs_on() {
             let reason = "Slurm has ended this life of the job by what it meant for the one before; the run goes on from its last checkpoint";
             protocol::say!("joulepoint: {reason}");

@@ -369,8 +369,7 @@ impl Groups<'_> {
         // An image that cannot be restored is no failure of the program: it has its line.
         let of_image = std::mem::take(&mut self.all[group].of_image);
         let not_restored = code == protocol::EXIT_KILLED && (of_image || self.has_lost_its_line(group));
-        let may_try = (by_signal(code).is_some() || worst == Some(NOT_BEGUN))
-            && self.all[group].crashes < self.setup.step_retries;
+        let may_try = by_signal(code).is_some() && self.all[group].crashes < self.setup.step_retries;
         if !not_restored && !may_try {
             self.finish(group, None);
             return;

@@ -501,6 +501,7 @@ pub fn play_record(world: &Shared, record: u32) -> Outcome {
         checkpoint_limit_s: 300.0,
         resumes: record > 0,
         accounted: Vec::new(),
+        was_lost: false,
         answered,
     };
     let port = || Port(world.clone());

@@ -19,8 +19,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A standby takes over after renewals have stood still for so long.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// A leader believes for so long after a renewal that it leads: less than [`SILENCE`] by what a command of Slurm's takes.
+/// A leader believes for so long after a renewal that it leads. What it has begun by then ends before [`SILENCE`] is over, unless
+/// slurmctld takes longer than the rest.
 const CONFIRMED: Duration = Duration::from_secs(4);
+
+/// Longest wait for an answer about the lease.
+const ANSWERED: Duration = Duration::from_secs(3);
 
 /// After so many renewals without a look a standby is missed.
 const STANDBY_LOOKS: u32 = 10;
@@ -60,7 +64,8 @@ struct Seen {
 pub struct Leadership {
     connection: Mutex<Connection>,
     token: i64,
-    confirmed: Mutex<Duration>,
+    /// When the renewal began by which that was certain last; none after the lead was given up.
+    confirmed: Mutex<Option<Duration>>,
     standby: Mutex<Seen>,
 }
 
@@ -71,10 +76,8 @@ impl Leadership {
     /// # Errors
     /// What MariaDB says at first; later it is asked again.
     pub fn wait(place: &Path, who: &str) -> Result<Option<Leadership>> {
-        if url(place).is_none() {
-            return Ok(None);
-        }
-        let connection = Connection::open(place)?;
+        let Some(url) = url(place) else { return Ok(None) };
+        let connection = Connection::open_within(url, ANSWERED)?;
         TABLES.iter().try_for_each(|sql| connection.execute(sql, &[]).map(drop))?;
         // The lease as it was seen last, and since when.
         let mut seen: Option<(Lease, Duration)> = None;
@@ -83,7 +86,7 @@ impl Leadership {
             let now = since_boot();
             match look(&connection, who, seen.as_ref(), now) {
                 Ok(Looked::Lead { token }) => {
-                    let (confirmed, standby) = (Mutex::new(now), Mutex::default());
+                    let (confirmed, standby) = (Mutex::new(Some(now)), Mutex::default());
                     return Ok(Some(Leadership { connection: Mutex::new(connection), token, confirmed, standby }));
                 }
                 Ok(Looked::Follow(lease)) => {
@@ -91,7 +94,8 @@ impl Leadership {
                         tracing::info!(leader = lease.leader, "another controller leads; this one is its standby");
                         told.clone_from(&lease.leader);
                     }
-                    seen = seen.filter(|(before, _)| *before == lease).or(Some((lease, now)));
+                    // From now on, however long the answer took: it may have been renewed at the end of that.
+                    seen = seen.filter(|(before, _)| *before == lease).or_else(|| Some((lease, since_boot())));
                 }
                 Err(e) => {
                     tracing::warn!(%e, "the lease of the controller cannot be read");
@@ -110,19 +114,30 @@ impl Leadership {
 
     /// Whether it was certain a moment ago that no other controller leads.
     pub fn is_confirmed(&self) -> bool {
-        since_boot().saturating_sub(*self.confirmed.lock()) < CONFIRMED
+        self.confirmed.lock().is_some_and(|begun| since_boot().saturating_sub(begun) < CONFIRMED)
     }
 
-    /// Renews the lease until another controller has taken it.
+    /// Renews the lease until another controller has taken it, or may have: where there is a standby, one that reaches MariaDB
+    /// no more is not answered by nodes and clients in its place. A lead that was given up is renewed no more, for ever.
     pub fn renew_for_ever(&self) {
         loop {
             match self.renew() {
+                _ if self.is_given_up() => {}
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(e) => tracing::warn!(%e, "the lease of the controller cannot be renewed"),
+                Err(e) => {
+                    tracing::warn!(%e, "the lease of the controller cannot be renewed");
+                    if self.standby().is_some() && !self.is_confirmed() {
+                        return;
+                    }
+                }
             }
             sleep(PAUSE);
         }
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.confirmed.lock().is_none()
     }
 
     /// Renews the lease once; whether it was still ours.
@@ -131,12 +146,18 @@ impl Leadership {
     /// What MariaDB says.
     pub fn renew(&self) -> Result<bool> {
         let (begun, c) = (since_boot(), self.connection.lock());
+        if self.is_given_up() {
+            return Ok(false);
+        }
         let sql = "UPDATE controller_lease SET renewals = renewals + 1 WHERE place = 1 AND token = ?1";
         if c.execute(sql, params![self.token])? == 0 {
             return Ok(false);
         }
-        *self.confirmed.lock() = begun;
-        let sql = "SELECT standby, looks FROM controller_lease WHERE place = 1";
+        if let Some(confirmed) = &mut *self.confirmed.lock() {
+            *confirmed = begun;
+        }
+        let sql =
+            "SELECT CASE WHEN standby = leader THEN '' ELSE standby END, looks FROM controller_lease WHERE place = 1";
         let (name, looks): (String, i64) = c.query_row(sql, &[], |r| Ok((r.get(0)?, r.get(1)?)))?;
         let mut seen = self.standby.lock();
         let since = if looks == seen.looks { seen.since.saturating_add(1) } else { 0 };
@@ -155,7 +176,9 @@ impl Leadership {
     /// # Errors
     /// What MariaDB says.
     pub fn give_up(&self) -> Result<()> {
-        let sql = "UPDATE controller_lease SET leader = '' WHERE place = 1 AND token = ?1";
+        *self.confirmed.lock() = None;
+        // Until it is back it is the standby that is missed.
+        let sql = "UPDATE controller_lease SET standby = leader, leader = '' WHERE place = 1 AND token = ?1";
         self.connection.lock().execute(sql, params![self.token]).map(drop)
     }
 }
@@ -182,7 +205,9 @@ fn look(c: &Connection, who: &str, seen: Option<&(Lease, Duration)>, now: Durati
 
 /// Takes the next token, unless somebody else has changed the lease since; what the leader before has begun to write ends first.
 fn take(c: &Connection, who: &str, from: &Lease) -> Result<bool> {
-    let sql = "UPDATE controller_lease SET token = token + 1, leader = ?1, renewals = renewals + 1, standby = '' \
+    // The leader before is the standby from now on, here or missed.
+    let sql = "UPDATE controller_lease SET token = token + 1, leader = ?1, renewals = renewals + 1, \
+               standby = CASE WHEN ?4 IN ('', ?1) THEN standby ELSE ?4 END \
                WHERE place = 1 AND token = ?2 AND renewals = ?3 AND leader = ?4";
     if c.execute(sql, params![who, from.token, from.renewals, from.leader])? == 0 {
         return Ok(false);

@@ -16,10 +16,10 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Prepared statements that are kept.
 const STATEMENTS: usize = 128;
 
-/// How a session of a leader begins, too: a transaction of which nothing is heard does not keep the next leader waiting. Only MariaDB
-/// reads the comment.
+/// How a session of a leader begins, too: a transaction of which nothing is heard does not keep the next leader waiting. MariaDB
+/// alone knows the second variable, and reads the comment; the first has its own default.
 const OF_A_LEADER: &str =
-    "SET SESSION innodb_lock_wait_timeout = 50 /*M!100300 , SESSION idle_transaction_timeout = 4 */";
+    "SET SESSION innodb_lock_wait_timeout = DEFAULT /*M!100300 , SESSION idle_transaction_timeout = 4 */";
 
 /// How each session begins: errors instead of silent cuts, quotes as in SQLite, no locks on gaps.
 const BEGINNING: [&str; 2] = [
@@ -62,14 +62,22 @@ impl Session {
     /// # Errors
     /// What is wrong with the URL, without the password in it, or what MariaDB says.
     pub fn open(url: &str, token: Option<i64>) -> Result<Session> {
+        Session::open_within(url, token, ANSWER_LIMIT)
+    }
+
+    /// The same with another limit for each answer.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn open_within(url: &str, token: Option<i64>, limit: Duration) -> Result<Session> {
         let options = Opts::from_url(url)?;
         let of_a_leader = token.map(|_| OF_A_LEADER);
         let builder = OptsBuilder::from_opts(options)
             .init(BEGINNING.into_iter().chain(of_a_leader).collect())
             .stmt_cache_size(STATEMENTS)
-            .tcp_connect_timeout(Some(CONNECT_LIMIT))
-            .read_timeout(Some(ANSWER_LIMIT))
-            .write_timeout(Some(ANSWER_LIMIT));
+            .tcp_connect_timeout(Some(CONNECT_LIMIT.min(limit)))
+            .read_timeout(Some(limit))
+            .write_timeout(Some(limit));
         let session = Session {
             options: builder.into(),
             live: RefCell::default(),
@@ -143,8 +151,12 @@ impl Session {
         if self.token.is_some() && !self.inside.get() {
             self.plain("BEGIN IMMEDIATE")?;
             let done = self.execute(sql, values);
-            let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
-            return self.plain(end).and(done);
+            let ended = self.plain(if done.is_ok() { "COMMIT" } else { "ROLLBACK" });
+            if ended.is_err() {
+                // The connection is lost: the next one is inside of nothing.
+                let _ = self.plain("ROLLBACK");
+            }
+            return ended.and(done);
         }
         let statement = self.translated(sql);
         self.with(|c| {

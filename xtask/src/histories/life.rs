@@ -382,6 +382,7 @@ fn setup(restart_count: u32, interval_s: f64, resumes: bool) -> Setup {
         checkpoint_limit_s: 300.0,
         resumes,
         accounted: Vec::new(),
+        was_lost: false,
         answered: Vec::<Event>::new(),
     }
 }
