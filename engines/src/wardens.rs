@@ -14,6 +14,7 @@ mod unproven;
 use ::criu::line::{self, ADDRESS, FOLDER, Hello, Line, Member, Order, Said, Sent};
 use ::criu::supervisor::EXIT_NO_SANDBOX;
 
+use driver::ports::by_signal;
 pub use dump::{Dump, Standing};
 use run::write_durably;
 use std::fs::DirBuilder;
@@ -179,7 +180,7 @@ impl Shared {
             let Some(task) = state.tasks.get_mut(&id) else { return };
             match said {
                 // A launcher that tells of a rank that was killed: all go back, as for a task that was killed.
-                Said::Ended { code, asked: false, .. } if code > 128 && member.ranks.is_some() => {
+                Said::Ended { code, asked: false, .. } if by_signal(code).is_some() && member.ranks.is_some() => {
                     task.teller.hang_up();
                     state.broken.insert(member.call.clone());
                     state.end_ranks(&member, code);

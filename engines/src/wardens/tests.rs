@@ -447,7 +447,8 @@ fn a_rank_that_was_killed_takes_its_program_back_and_one_that_has_ended_stays_un
     killed.join().unwrap();
     let other = line::call(run.path(), &Hello::Task(with_ranks("b.1", 0))).unwrap();
     wait_for(&wardens, 1);
-    let first = ends(with_ranks("b.1", 1), 0);
+    // As by `MPI_Abort(comm, -1)`.
+    let first = ends(with_ranks("b.1", 1), 255);
     let into = tempfile::tempdir().unwrap();
     let limit = Instant::now() + Duration::from_secs(60);
     while !dump(&wardens, into.path()).unwrap_err().contains("comes to its end") {
