@@ -17,18 +17,12 @@ pub(crate) fn examine(site: &config::Site, findings: &mut Findings) {
         .proxy(None)
         .build()
         .into();
+    let mut unreached = Vec::new();
     // Of two places one answers.
-    let asked = site.controller.urls().map(|base| (base, agent.get(format!("{base}/healthz")).call()));
-    let (mut unreached, mut answered) = (Vec::new(), None);
-    for (base, answer) in asked {
-        match answer {
-            Ok(answer) => {
-                answered = Some((base, answer));
-                break;
-            }
-            Err(e) => unreached.push(format!("{base}: {e}")),
-        }
-    }
+    let answered = site.controller.urls().find_map(|base| {
+        let answer = agent.get(format!("{base}/healthz")).call();
+        answer.map_err(|e| unreached.push(format!("{base}: {e}"))).ok().map(|answer| (base, answer))
+    });
     let Some((base, mut answer)) = answered else {
         let cure = "start it: systemctl start joulepoint-controller; or mend controller.url";
         return findings.fault("controller", unreached.join("; "), cure);

@@ -179,8 +179,7 @@ fn play(world: &World, happenings: &[Happening]) -> (Outcome, Vec<String>) {
         cluster: &mut cluster,
         store: &mut store,
     };
-    let plain = setup();
-    let setup = Setup { step_retries: world.step_retries, was_lost: world.was_lost, ..plain };
+    let setup = Setup { step_retries: world.step_retries, was_lost: world.was_lost, ..setup() };
     let outcome = coordinated::run(&setup, ports);
     (outcome, world.done.borrow().clone())
 }

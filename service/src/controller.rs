@@ -18,7 +18,7 @@ use crate::routes;
 use crate::steering::Steering;
 use crate::watching::{Acts, Looks, Watcher, Watching};
 use crate::words::Words;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use broker::Broker;
 use config::Site;
 use lead::Lead;
@@ -48,15 +48,9 @@ const BACKLOG: u32 = 1024;
 /// # Errors
 /// When the store cannot be opened or the address not be bound.
 pub async fn serve(site: Site) -> Result<()> {
-    let has_standby = site.controller.urls().count() > 1;
-    ensure!(
-        !has_standby || site.controller.store.to_string_lossy().starts_with("mysql://"),
-        "controller.url names two controllers, and controller.store = {} is of one host: they need one MariaDB",
-        store::shown(&site.controller.store)
-    );
     let address = &site.controller.listen.clone();
     let socket = lead::bind(address).await?;
-    let lead = Arc::new(Lead::take(site.controller.store.clone(), address, has_standby).await?);
+    let lead = Arc::new(Lead::take(&site.controller).await?);
     let slurm = lead.over(Slurm::new(site.slurm_bin.clone()).with_budget(site.slurm.budget));
     let site = Arc::new(site);
     let munge = Munge::new(site.munge_socket.clone());

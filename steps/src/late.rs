@@ -4,7 +4,7 @@
 //! `RPC_RETRY_INTERVAL`), and the signal names a step by its number. Steps of a job that begins again have the same numbers: a
 //! task of the new life would be killed.
 
-use driver::ports::{Clock, Happening};
+use driver::ports::{Clock, Happening, LATEST_SIGNAL};
 use host::mail::{MailClock, now_s};
 use protocol::Incarnation;
 use run::write_durably;
@@ -17,10 +17,6 @@ use std::time::{Duration, Instant};
 
 /// Name of the file in a run's folder: the life whose steps could not be ended.
 const NAME: &str = "late-signals";
-
-/// How long after the begin of a job, when all of its nodes answer, such a signal may still come: the minute, and the time that a
-/// message has.
-const LATEST: Duration = Duration::from_secs(75);
 
 /// How long a note may take to be written.
 const WRITTEN: Duration = Duration::from_secs(2);
@@ -66,7 +62,7 @@ impl Late {
 
     /// Waits until what an earlier life has noted can no longer hit this one.
     pub fn wait(&self, clock: &mut MailClock) -> Waited {
-        self.wait_for(LATEST, clock)
+        self.wait_for(LATEST_SIGNAL, clock)
     }
 
     fn wait_for(&self, latest: Duration, clock: &mut MailClock) -> Waited {

@@ -315,6 +315,7 @@ impl Relays for Worlds {
         open.into_values().for_each(|mut steps| steps.stop());
     }
 }
+
 /// Options of `srun` for a step with one task on each of these nodes, which has so many CPUs.
 pub fn one_on_each(nodes: &[String], cpus: usize) -> Vec<String> {
     vec![

@@ -1,16 +1,12 @@
 //! How an attempt of the script ends: by itself, by a crash, with a node, or because somebody wants it; and what follows.
 
 use super::{Driver, End, LAST_FILES_LIMIT_S};
-use crate::ports::{Happening, by_signal};
+use crate::ports::{Happening, LATEST_SIGNAL, by_signal};
 use crate::setup::{
     EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED, VERDICT_LIMIT_S, ended_as, failure,
 };
 use policy::decide::Why;
 use protocol::{Event, FailureKind, Messages, Phase};
-
-/// How long after the begin of a life of a job Slurm may still deliver what it meant for the life before: it tries each minute
-/// (`steps/src/late.rs`).
-const LATE_S: f64 = 75.0;
 
 impl Driver<'_> {
     /// The script ended: by itself, by a crash, or with a node; or a step was lost. None if the script goes on after that.
@@ -192,7 +188,7 @@ impl Driver<'_> {
     /// that was dead it delivers when the node is back, and there a later life of the job may have begun meanwhile.
     pub(super) fn ended_from_outside(&mut self) -> End {
         let cause = self.ports.cluster.cause();
-        let is_young = self.setup.was_lost && self.ports.clock.now_s() < self.life_s + LATE_S;
+        let is_young = self.setup.was_lost && self.ports.clock.now_s() < self.life_s + LATEST_SIGNAL.as_secs_f64();
         if cause.is_none() && is_young && self.ports.cluster.runs_on() {
             let reason = "Slurm has ended this life of the job by what it meant for the one before; the run goes on from its last checkpoint";
             protocol::say!("joulepoint: {reason}");

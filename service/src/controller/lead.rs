@@ -1,10 +1,9 @@
 //! One controller of a site leads, another may wait as its standby: on one MariaDB, by [`store::Leadership`].
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use listener::health::part;
 use protocol::Part;
 use slurm::Slurm;
-use std::path::PathBuf;
 use std::sync::Arc;
 use store::Leadership;
 use tokio::net::{TcpSocket, lookup_host};
@@ -37,9 +36,18 @@ fn own_name(listen: &str) -> Result<String> {
 
 impl Lead {
     /// Waits until no other controller leads.
-    pub(super) async fn take(store: PathBuf, listen: &str, has_standby: bool) -> Result<Lead> {
-        let who = own_name(listen)?;
+    ///
+    /// # Errors
+    /// What MariaDB says, or that the site names two controllers whose store is of one host.
+    pub(super) async fn take(of: &config::Controller) -> Result<Lead> {
+        let (store, who) = (of.store.clone(), own_name(&of.listen)?);
         let lead = tokio::task::spawn_blocking(move || Leadership::wait(&store, &who)).await??.map(Arc::new);
+        let has_standby = of.urls().count() > 1;
+        ensure!(
+            lead.is_some() || !has_standby,
+            "controller.url names two controllers, and controller.store = {} is of one host: they need one MariaDB",
+            store::shown(&of.store)
+        );
         if let Some(lead) = lead.clone() {
             std::thread::spawn(move || {
                 lead.renew_for_ever();
