@@ -8,7 +8,6 @@ mod doctor;
 mod loans;
 mod log;
 mod man;
-mod model;
 mod out;
 mod pages;
 mod plan;

@@ -116,3 +116,19 @@ fn what_only_root_may_see_is_no_fault_to_the_doctor_of_an_ordinary_user() {
     assert_eq!(found["level"], "skipped", "{found}");
     assert!(found["found"].as_str().unwrap().ends_with("not looked at (as root only)"), "{found}");
 }
+
+#[test]
+fn input_that_is_no_text_is_refused_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("binary");
+    std::fs::write(&path, [0x7f, 0xff, 0x00]).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_joulepoint"));
+    let output = command.args(["model", "aupy"]).stdin(File::open(&path).unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let told = error["error"].as_str().unwrap();
+    assert!(
+        told.starts_with("the standard input cannot be read: ") && told.ends_with("UTF-8 text is needed"),
+        "{told}"
+    );
+}

@@ -43,7 +43,7 @@ const LARGE_CIRCLES: &[(&str, usize)] = &[("mpi", 13)];
 const ERRORS_OF_TEXT: &[(&str, usize)] = &[
     ("broker", 1),
     ("calibration", 3),
-    ("cli", 54),
+    ("cli", 21),
     ("config", 1),
     ("criu", 41),
     ("doctor", 4),
@@ -53,6 +53,7 @@ const ERRORS_OF_TEXT: &[(&str, usize)] = &[
     ("groups", 11),
     ("host", 3),
     ("job", 5),
+    ("model", 33),
     ("mpi-relay", 2),
     ("node", 4),
     ("options", 1),

@@ -1,8 +1,5 @@
 //! Throws any JSON at every model: it answers or refuses by name, and never panics or prints what is not a number.
 
-#[path = "../src/model/mod.rs"]
-mod model;
-
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,5 @@
-//! Answers `joulepoint model NAME`: parameters in as JSON, the model's keys out as JSON.
+//! Answers questions about the models of the literature, `joulepoint model NAME`: parameters in as JSON, the model's keys
+//! out as JSON.
 
 mod answer;
 mod bounds;
@@ -37,6 +38,9 @@ const MODELS: [(&str, Model); 16] = [
 
 /// Runs one model on one JSON object, or on each of an array; the error is a JSON object too. One invalid item of an
 /// array refuses the array: an answer is never mistaken for that of its neighbour.
+///
+/// # Errors
+/// `{"error": ...}`: an unknown name, or the parameter that is wrong.
 pub fn run(name: &str, input: &str) -> Result<String, String> {
     let answer = find(name).and_then(|model| match parse(input)? {
         Value::Array(items) => items

@@ -3,8 +3,8 @@
 use policy::shadow::Shadow;
 use serde_json::{Value, json};
 
-use super::answer::{n, optional};
-use super::parameters::{Parameters, words};
+use crate::answer::{n, optional};
+use crate::parameters::{Parameters, words};
 
 pub(super) fn shadow(p: &Parameters<'_>) -> Result<Value, String> {
     if p.has("n") {

@@ -1,8 +1,5 @@
 //! Compares every golden case with `joulepoint model`'s answer, key by key.
 
-#[path = "../src/model/mod.rs"]
-mod model;
-
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
@@ -163,20 +160,4 @@ fn curves_that_the_points_rule_out_are_null() {
     assert_eq!(answer["fits"]["logarithmic"], Value::Null);
     assert_eq!(answer["fits"]["power"], Value::Null);
     assert!(answer["fits"]["linear"]["r2"].as_f64().unwrap() > 0.9);
-}
-
-#[test]
-fn input_that_is_no_text_is_refused_as_such() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("binary");
-    std::fs::write(&path, [0x7f, 0xff, 0x00]).unwrap();
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_joulepoint"));
-    let output = command.args(["model", "aupy"]).stdin(std::fs::File::open(&path).unwrap()).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let error: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let told = error["error"].as_str().unwrap();
-    assert!(
-        told.starts_with("the standard input cannot be read: ") && told.ends_with("UTF-8 text is needed"),
-        "{told}"
-    );
 }

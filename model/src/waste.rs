@@ -3,8 +3,8 @@
 use policy::waste::{Bouteiller, Scope, Storage, Waste};
 use serde_json::{Value, json};
 
-use super::answer::{n, optional, set_null};
-use super::parameters::{Parameters, words};
+use crate::answer::{n, optional, set_null};
+use crate::parameters::{Parameters, words};
 
 fn bouteiller_parameters(p: &Parameters<'_>) -> Result<Bouteiller, String> {
     let checkpoint_s = p.number("C0")?;

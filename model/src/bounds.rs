@@ -3,8 +3,8 @@
 use policy::bounds::{ElSayed, Waste};
 use serde_json::{Value, json};
 
-use super::answer::n;
-use super::parameters::{Parameters, words};
+use crate::answer::n;
+use crate::parameters::{Parameters, words};
 
 fn interval(w: &Waste) -> Value {
     json!({

@@ -3,8 +3,8 @@
 use policy::calibration::{self, Curve, Fit, Fits, Method, Path, ProtocolEnergy, TwoWay, VolumeModel};
 use serde_json::{Map, Value, json};
 
-use super::answer::{n, optional, whole};
-use super::parameters::{Parameters, words};
+use crate::answer::{n, optional, whole};
+use crate::parameters::{Parameters, words};
 
 pub(super) fn ecofit_points(p: &Parameters<'_>) -> Result<Value, String> {
     let max = p.number("max")?;

@@ -3,8 +3,8 @@
 use policy::periods::{self, Aupy, Evaluation, Meneses, MenesesEvaluation, Quadratic};
 use serde_json::{Value, json};
 
-use super::answer::{n, optional, set_null};
-use super::parameters::{Parameters, words};
+use crate::answer::{n, optional, set_null};
+use crate::parameters::{Parameters, words};
 
 pub(super) fn young_daly(p: &Parameters<'_>) -> Result<Value, String> {
     let y = periods::young_daly(p.number("mu")?, p.number("C")?, p.number_or("D", 0.0)?, p.number_or("R", 0.0)?)

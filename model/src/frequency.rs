@@ -3,8 +3,8 @@
 use policy::frequency::{self, PUBLISHED_POWER, PUBLISHED_TIME, PowerModel, TimeModel};
 use serde_json::{Value, json};
 
-use super::answer::{n, whole};
-use super::parameters::{Parameters, words};
+use crate::answer::{n, whole};
+use crate::parameters::{Parameters, words};
 
 pub(super) fn balladini_predict(p: &Parameters<'_>) -> Result<Value, String> {
     let e =
