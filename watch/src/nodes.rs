@@ -69,6 +69,33 @@ pub enum Released {
     No(Unsure),
 }
 
+/// What speaks against a node being off.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NotOff {
+    /// Nothing is known of such a node.
+    Unknown,
+    /// It was heard so long ago, s.
+    Heard {
+        /// How long ago.
+        ago_s: f64,
+    },
+    /// It is silent, but this witness, or the controller, reaches it.
+    Reached {
+        /// Who does.
+        by: String,
+    },
+}
+
+impl std::fmt::Display for NotOff {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NotOff::Unknown => f.write_str("nothing was ever heard of it"),
+            NotOff::Heard { ago_s } => write!(f, "it was heard {ago_s:.0} s ago"),
+            NotOff::Reached { by } => write!(f, "{by} reaches it"),
+        }
+    }
+}
+
 /// What is to be done about nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
@@ -481,6 +508,21 @@ impl Nodes {
         } else {
             vec![Action::Dead { node: name.to_string(), silent_s: now_s - node.heard_s }]
         }
+    }
+
+    /// A person says that a silent node is off, where no power controller can.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    pub fn confirmed_off(&mut self, now_s: f64, name: &str) -> Result<Vec<Action>, NotOff> {
+        let node = self.nodes.get(name).ok_or(NotOff::Unknown)?;
+        if node.overdue_s(now_s) <= self.limits.detect_s {
+            return Err(NotOff::Heard { ago_s: now_s - node.heard_s });
+        }
+        if let State::Reached { by, .. } = &node.state {
+            return Err(NotOff::Reached { by: by.clone() });
+        }
+        Ok(self.powered_off(now_s, name))
     }
 
     /// Whether nothing of an incarnation that has to end goes on at a node. From now on the node is told to end it, which is to be

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeSet;
 
-/// Witnesses of a node, where there are enough others: an odd number, so that one may be away.
-pub const WITNESSES: usize = 3;
+/// Witnesses of a node, where there are enough others; of fewer others the largest odd number. Four nodes that die in one
+/// moment leave a majority of the witnesses of each, and so do fewer than half of the nodes of a small cluster.
+pub const WITNESSES: usize = 7;
 
 /// How many of `of` witnesses are a majority; none of no witnesses ever is.
 pub fn majority(of: usize) -> usize {
@@ -17,7 +18,8 @@ pub fn majority(of: usize) -> usize {
 /// the rest. They are taken from all over the list of names, since neighbours in it often share a switch or a rack.
 pub fn choose(node: &str, now: &BTreeSet<String>, well: &[&str]) -> BTreeSet<String> {
     let others: Vec<&str> = well.iter().copied().filter(|n| *n != node).collect();
-    let wanted = if others.len() >= WITNESSES { WITNESSES } else { others.len().min(1) };
+    let most = others.len().min(WITNESSES);
+    let wanted = most - usize::from(most > 0 && most.is_multiple_of(2));
     let mut chosen: BTreeSet<String> =
         now.iter().filter(|w| others.contains(&w.as_str())).take(wanted).cloned().collect();
     let place = others.partition_point(|n| *n < node);
@@ -57,7 +59,7 @@ mod tests {
             for node in &all {
                 let chosen = choose(node, &BTreeSet::new(), &well);
                 assert!(!chosen.contains(node));
-                assert_eq!(chosen.len(), if n > WITNESSES { WITNESSES } else { (n - 1).min(1) }, "{n} {node}");
+                assert_eq!(chosen.len(), [0, 1, 1, 3, 3, 5, 5, 7][(n - 1).min(WITNESSES)], "{n} {node}");
                 assert_eq!(choose(node, &chosen, &well), chosen, "they stay");
                 let Some(gone) = chosen.first() else { continue };
                 let left: Vec<&str> = well.iter().copied().filter(|w| w != gone).collect();
@@ -70,7 +72,27 @@ mod tests {
         let all = names(16);
         let well: Vec<&str> = all.iter().map(String::as_str).collect();
         let spread: Vec<String> = choose("n001", &BTreeSet::new(), &well).into_iter().collect();
-        assert_eq!(spread, ["n005", "n009", "n013"]);
+        assert_eq!(spread, ["n003", "n005", "n007", "n009", "n011", "n013", "n015"]);
+    }
+
+    #[test]
+    fn nodes_that_die_in_one_moment_leave_a_majority_of_each_others_witnesses() {
+        for n in 2..=12 {
+            let all = names(n);
+            let well: Vec<&str> = all.iter().map(String::as_str).collect();
+            let chosen: Vec<BTreeSet<String>> = all.iter().map(|node| choose(node, &BTreeSet::new(), &well)).collect();
+            for dead in 0_u32..1 << n {
+                let count = dead.count_ones() as usize;
+                if count * 2 >= n || count > majority(WITNESSES) {
+                    continue;
+                }
+                let is_dead = |name: &String| all.binary_search(name).is_ok_and(|i| dead >> i & 1 == 1);
+                for witnesses in all.iter().zip(&chosen).filter(|(node, _)| is_dead(node)).map(|(_, w)| w) {
+                    let left = witnesses.iter().filter(|w| !is_dead(w)).count();
+                    assert!(left >= majority(witnesses.len()), "{n} nodes, dead {dead:b}");
+                }
+            }
+        }
     }
 
     #[test]

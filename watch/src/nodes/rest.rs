@@ -13,7 +13,7 @@ const CROWD: usize = 4;
 /// Most nodes that rest and are asked to beat, so that it is seen which part of those that rest is silent, too.
 const SAMPLE: usize = 32;
 
-/// How long what such a node has shown is good, s.
+/// Time after which such a node is asked again, s. What it has shown counts for twice as long: until the next answer is there.
 const SAMPLE_S: f64 = 5.0;
 
 /// Part of `detect_s` after which a node counts among the silent ones when a crowd of them is looked for.
@@ -56,16 +56,18 @@ impl Nodes {
         if silent == 0 {
             return false;
         }
-        // Of those that rest nothing is known, but of some that were asked to beat: they stand for all.
-        let resting = expected().filter(|n| n.is_resting(now_s, limits)).count();
-        let woken: Vec<bool> = expected().filter_map(|n| n.has_woken(now_s, limits)).collect();
+        // Of those that rest nothing is known, but of some that were asked to beat lately: they stand for the others.
+        let has_woken =
+            |n: &Node| n.woken_s.filter(|at_s| now_s - at_s < 2.0 * SAMPLE_S).and(n.has_woken(now_s, limits));
+        let unknown = expected().filter(|n| n.is_resting(now_s, limits) && has_woken(n) != Some(true)).count();
+        let woken: Vec<bool> = expected().filter_map(has_woken).collect();
         let silent_part = woken.iter().filter(|answers| !**answers).count() as f64 / woken.len().max(1) as f64;
-        let (all, silent) = (expected().count() as f64, silent as f64 + resting as f64 * silent_part);
+        let (all, silent) = (expected().count() as f64, silent as f64 + unknown as f64 * silent_part);
         silent * 2.0 > all || (all >= CROWD as f64 && silent * 2.0 == all)
     }
 
-    /// Asks nodes that rest to beat: those that have to hear something, and, while somebody is silent, some that show how
-    /// many are.
+    /// Asks nodes that rest to beat: those that have to hear or to say something, and, while somebody is silent, some that
+    /// show how many are.
     pub(super) fn wake(&mut self, now_s: f64) -> Vec<Action> {
         let limits = self.limits;
         if !self.nodes.values().any(|n| n.is_missed(now_s, &limits)) {
@@ -73,7 +75,10 @@ impl Nodes {
         }
         let is_waking = |n: &Node| n.woken_s.is_some_and(|at_s| at_s > n.heard_s);
         let rests = |n: &Node| n.is_resting(now_s, &limits) && !is_waking(n);
-        let has_news = |name: &String, n: &Node| self.held.contains_key(name) || !n.known.ended.is_empty();
+        // One that has not said yet that it knows its witnesses needs a majority of those before, too, to be found dead.
+        let has_news = |name: &String, n: &Node| {
+            self.held.contains_key(name) || !n.known.ended.is_empty() || n.known.named.len() > 1
+        };
         let mut names: Vec<String> =
             self.nodes.iter().filter(|(name, n)| rests(n) && has_news(name, n)).map(|(name, _)| name.clone()).collect();
         if self.nodes.values().any(|n| n.is_missed(now_s, &limits)) {

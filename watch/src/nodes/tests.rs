@@ -59,11 +59,11 @@ fn testimony(seen: Seen, granted_age_s: Option<f64>) -> Testimony {
 }
 
 #[test]
-fn every_node_has_three_witnesses_and_says_so() {
+fn every_node_has_seven_witnesses_and_says_so() {
     let nodes = cluster();
     for n in 1..=8 {
         let known = nodes.known(&name(n)).unwrap();
-        assert_eq!((known.named.len(), known.witnesses().len()), (1, 3), "{known:?}");
+        assert_eq!((known.named.len(), known.witnesses().len()), (1, 7), "{known:?}");
     }
 }
 
@@ -149,7 +149,7 @@ fn without_a_majority_of_witnesses_nobody_is_dead() {
     assert!(nodes.looked(14.0, "n2", epoch, NOTHING, &one).is_empty());
     assert_eq!(nodes.released(30.0, "n2", JOB), Released::No(Unsure::Crowd), "the others were not heard either");
     others_are_heard(&mut nodes, 30.0, &[2]);
-    assert_eq!(nodes.released(30.0, "n2", JOB), Released::No(Unsure::NoMajority { answered: 1, of: 3 }));
+    assert_eq!(nodes.released(30.0, "n2", JOB), Released::No(Unsure::NoMajority { answered: 1, of: 7 }));
     assert_eq!(look_of(&nodes.look(30.0)).0, epoch, "they are asked again");
 }
 
@@ -234,6 +234,7 @@ fn witnesses_before_the_last_are_asked_until_the_node_has_heard_of_the_last() {
     let n: usize = gone[1..].parse().unwrap();
     for at_s in [11.0, 12.0, 13.0] {
         others_are_heard(&mut nodes, at_s, &[n, 2]);
+        heard(&mut nodes, at_s, 9, "boot", &[]);
     }
     // The heartbeat arrives; its answer, with a witness in place of the one that is silent, is lost.
     let old = nodes.known("n2").unwrap().epoch;
@@ -249,11 +250,11 @@ fn witnesses_before_the_last_are_asked_until_the_node_has_heard_of_the_last() {
     nodes.heard(13.5, beat.clone());
     assert!(nodes.word(13.5, "n2").1, "to be kept before it is said");
     let asked = nodes.known("n2").unwrap().witnesses();
-    assert!(asked.len() == 4 && asked.contains(&gone));
+    assert!(asked.len() == 8 && asked.contains(&gone));
     let told = nodes.known("n2").unwrap().epoch;
     nodes.heard(14.0, Heard { epoch: Some(told), ..beat });
     let asked = nodes.known("n2").unwrap().witnesses();
-    assert!(asked.len() == 3 && !asked.contains(&gone));
+    assert!(asked.len() == 7 && !asked.contains(&gone));
 }
 
 #[test]
@@ -263,6 +264,24 @@ fn power_that_is_off_is_proof_at_once() {
     assert!(matches!(&nodes.powered_off(14.0, "n2")[..], [Action::Dead { .. }]));
     assert_eq!(nodes.released(14.0, "n2", JOB), Released::Yes(Proof::PoweredOff));
     assert!(nodes.powered_off(14.0, "n3").is_empty(), "it is heard: the power controller means another");
+}
+
+#[test]
+fn a_person_may_say_of_a_silent_node_alone_that_it_has_no_power() {
+    let mut nodes = cluster();
+    let off = |nodes: &mut Nodes, n: &str| nodes.confirmed_off(30.0, n);
+    assert_eq!(off(&mut nodes, "n9"), Err(NotOff::Unknown));
+    others_are_heard(&mut nodes, 30.0, &[2, 3, 4, 5]);
+    assert_eq!(off(&mut nodes, "n1"), Err(NotOff::Heard { ago_s: 0.0 }));
+    assert_eq!(nodes.released(30.0, "n2", JOB), Released::No(Unsure::Crowd));
+    assert!(matches!(&off(&mut nodes, "n2").unwrap()[..], [Action::Dead { node, .. }] if node == "n2"));
+    assert_eq!(nodes.released(30.0, "n2", JOB), Released::Yes(Proof::PoweredOff));
+    assert_eq!(off(&mut nodes, "n2"), Ok(Vec::new()), "said again");
+    // Without it the others are no crowd any more, and are looked at.
+    let (epoch, witnesses) = look_of(&nodes.look(30.0));
+    let reached = witnesses.iter().map(|w| (w.clone(), testimony(SLURMD, None))).collect();
+    nodes.looked(30.0, "n3", epoch, NOTHING, &reached);
+    assert!(matches!(off(&mut nodes, "n3"), Err(NotOff::Reached { .. })));
 }
 
 #[test]
@@ -377,6 +396,14 @@ fn a_rack_with_all_protected_jobs_is_no_crowd_and_a_switch_with_half_of_those_th
     let is_behind = |node: &str| node[1..].parse::<usize>().is_ok_and(|n| n <= 24);
     looks(&mut nodes, [20.0, 24.0], |node| !is_behind(node));
     assert!(nodes.is_crowd(24.0));
+}
+
+#[test]
+fn a_third_of_all_that_dies_while_all_rest_is_no_crowd() {
+    let is_dead = |n: usize| n.is_multiple_of(3);
+    let mut nodes = resting(&[3]);
+    let actions = looks(&mut nodes, [20.0, 45.0], |node| !node[1..].parse().is_ok_and(is_dead));
+    assert!((1..=40).all(|n| is_looked_at(&actions, n) == is_dead(n)), "{actions:?}");
 }
 
 #[test]
