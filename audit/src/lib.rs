@@ -39,6 +39,8 @@ pub enum Act {
     Thaw,
     /// A dead node's power is taken away.
     PowerOff,
+    /// A person says that a silent node has no power.
+    ConfirmOff,
     /// A job's AdminComment is written.
     AdminComment,
     /// A job's energy is set in accounting.
@@ -70,6 +72,7 @@ impl Act {
             Act::Freeze => "freeze",
             Act::Thaw => "thaw",
             Act::PowerOff => "power_off",
+            Act::ConfirmOff => "confirm_off",
             Act::AdminComment => "admin_comment",
             Act::SetEnergy => "set_energy",
             Act::Reservation => "reservation",

@@ -4,6 +4,7 @@ mod able;
 mod calibrate;
 mod capabilities;
 mod clean;
+mod confirm_off;
 mod doctor;
 mod loans;
 mod log;
@@ -127,6 +128,18 @@ enum Command {
     /// Exit status: 0 done; 1 something could not be removed; 2 wrong usage.
     #[command(verbatim_doc_comment)]
     Clean(clean::CleanArgs),
+    /// Say that silent nodes have no power, so that the runs which wait for them go on; for operators
+    ///
+    /// A run begins again only when its old nodes are known to have stopped. Where neither a lease nor a power
+    /// controller shows it, its output says so and it waits. Cut the power of the node by hand first: one that is only
+    /// cut off still runs the job, and two of it would then write the same files. A node that is heard, or that
+    /// another node reaches, is refused.
+    ///
+    ///   joulepoint confirm-off n3 n4
+    ///
+    /// Exit status: 0 done; 1 a node was refused; 2 wrong usage.
+    #[command(verbatim_doc_comment)]
+    ConfirmOff(confirm_off::ConfirmOffArgs),
     /// Run a command under protection, without sbatch.
     ///
     /// The same command in the same folder takes up its newest checkpoint when `--resume` is given.
@@ -392,6 +405,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Able(args) => return able::run(&args, &site(&cli.conf)?),
         Command::Capabilities(args) => capabilities::run(&args, &cli.conf)?,
         Command::Clean(args) => return clean::run(&args, &site(&cli.conf)?),
+        Command::ConfirmOff(args) => return confirm_off::run(&args, &client(&cli.conf)?),
         Command::Status(args) => return status::run(&args, &cli.conf),
         Command::Loans(args) => return loans::run(&args, &cli.conf),
         Command::Checkpoint(args) => return steer::run(Verb::Checkpoint, &args, &client(&cli.conf)?),

@@ -24,6 +24,10 @@ const SAID_AFTER_S: f64 = 3.0;
 /// Time between two words about the same wait, s.
 const SAID_EVERY_S: f64 = 60.0;
 
+/// What ends a wait that may last.
+const CURE: &str =
+    "it goes on when the node boots, or an operator has cut its power and says so (joulepoint confirm-off)";
+
 /// How a wait has ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Release {
@@ -181,11 +185,15 @@ fn say(waits: &[WaitsFor]) {
         Unsure::Suspected => format!("{node} does not answer, and it is not known yet whether it is dead"),
         Unsure::Reached { by } => format!("{node} does not answer, but {by} reaches it: it may still run this job"),
         Unsure::NoMajority { answered, of } => {
-            format!("{node} does not answer, and only {answered} of the {of} nodes that could vouch for its death do")
+            format!(
+                "{node} does not answer, and only {answered} of the {of} nodes that could vouch for its death do; {CURE}"
+            )
         }
-        Unsure::Crowd => format!("{node} and about half of all nodes are silent, so it is not known who is cut off"),
+        Unsure::Crowd => {
+            format!("{node} and about half of all nodes are silent, so it is not known who is cut off; {CURE}")
+        }
         Unsure::Unfenced => {
-            format!("{node} is dead, but nothing shows that it was stopped: its power must be cut, or it must boot")
+            format!("{node} is dead, but nothing shows that it was stopped; {CURE}")
         }
     };
     protocol::say!("joulepoint: this run waits before it goes on, so that it never runs twice: {why}{more}");

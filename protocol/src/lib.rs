@@ -32,8 +32,8 @@ pub use journal::{
 pub use loan::{Chosen, ChosenState, Loan, LoanMode, LoanProgress, LoanRequest, LoanState, Queue, Stay};
 pub use node::{
     Beat, BeatReply, Capabilities, FileWriter, FrequencyRequest, FrequencyState, Held, JobReading, Leavings,
-    LeavingsRequest, Left, NodeFailure, NodeHealth, NodeReading, RunHealth, SharedFile, SignalReply, SignalRequest,
-    StepSpan, WakeReply, WakeRequest, Writers, WritersRequest,
+    LeavingsRequest, Left, NodeFailure, NodeHealth, NodeReading, OffReply, OffRequest, RunHealth, SharedFile,
+    SignalReply, SignalRequest, StepSpan, WakeReply, WakeRequest, Writers, WritersRequest,
 };
 pub use order::{Order, OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 pub use plan::{Alternative, Figure, Past, Plan, PlanRequest, ProtocolChoice, ProtocolFigures, ProtocolRow, Range};

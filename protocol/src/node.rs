@@ -98,6 +98,21 @@ pub struct WakeReply {
     pub rested: bool,
 }
 
+/// A person says that a silent node has no power: `POST /v1/nodes/{node}/off`, for operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OffRequest {
+    /// Protocol version of the sender.
+    pub version: u32,
+}
+
+/// What the controller answers to an [`OffRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OffReply {
+    /// Whether that was not known before: runs that waited for the node go on now.
+    pub is_new: bool,
+}
+
 /// What the nodes of a cluster have for checkpoints, as their services see it: `GET /v1/capabilities`, and the file that
 /// `sbatch` reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -53,6 +53,7 @@ pub(crate) fn controller() -> Vec<Route<Parts>> {
         Route::new("POST", "/v1/records", Known, post(records)),
         Route::new("GET", "/v1/runs/{cluster}/{run}/health", Known, get(health)),
         Route::new("POST", "/v1/runs/{cluster}/{run}/begin", Known, post(watching::begin)),
+        Route::new("POST", "/v1/nodes/{node}/off", Known, post(watching::off)),
         Route::new("GET", "/v1/report", Known, get(report)),
         Route::new("GET", "/v1/failures", Known, get(failures)),
         Route::new("POST", "/v1/orders", Known, post(steering::give_order)),

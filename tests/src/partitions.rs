@@ -172,6 +172,40 @@ pub fn back_on_the_same_node(site: &mut Site, lasts: Duration) -> Result<()> {
     site.wait("its node to be idle again", PATIENCE, |site| Ok((self::idle(site)? == idle).then_some(())))
 }
 
+/// Half of all nodes lose their power, among them that of a job. Nobody can tell that from a broken network, so the job waits
+/// until an operator says that its node is off.
+///
+/// # Errors
+/// What does not hold.
+pub fn off_by_a_persons_word(site: &mut Site, lasts: Duration) -> Result<()> {
+    let folder = site.folder(ALICE, "confirmed-off")?;
+    let idle = idle(site)?;
+    let job = submit(site, &folder, lasts, &["-N1", "-n1"])?;
+    let two = |run: &Value| (run["total"]["checkpoints"].as_u64() >= Some(2)).then(|| run.clone());
+    let its = nodes(&site.wait_report(job, "two checkpoints", PATIENCE, two)?);
+    let (mut dead, mut well): (Vec<String>, Vec<String>) =
+        site.cluster.nodes.iter().cloned().partition(|n| its.contains(n));
+    dead.extend(well.drain(..site.cluster.nodes.len() / 2 - 1));
+    dead.iter().try_for_each(|node| site.cluster.kill_node(node))?;
+    std::thread::sleep(lasts);
+    let before = site.report(job)?.context("a report")?;
+    ensure!(before["total"]["failures"] == 0 && site.state(job)? == "RUNNING", "half of all nodes were set down");
+    let say = |user: &str, node: &str| site.joulepoint(user, &["confirm-off", node]);
+    for (user, node, why) in [(ALICE, &dead[0], "may not"), ("root", &well[0], "it was heard")] {
+        let refused = say(user, node)?;
+        let told = String::from_utf8_lossy(&refused.stdout).into_owned();
+        ensure!(refused.status.code() == Some(1) && told.contains(why), "{user} of {node}: {told}");
+    }
+    ensure!(say("root", &dead[0])?.status.success(), "{} is not taken to be off", dead[0]);
+    let state = site.wait(&format!("job {job} to end"), PATIENCE, |site| ended(site, job))?;
+    ensure!(state == "completed", "job {job} ended as {state}");
+    check_result(&folder, 1)?;
+    check_writers(&folder, 1, 0)?;
+    ensure!(restarts(site, job)? > 0, "its node was not set down");
+    dead.iter().try_for_each(|node| site.cluster.revive_node(node))?;
+    site.wait("the nodes to be idle again", PATIENCE, |site| Ok((self::idle(site)? == idle).then_some(())))
+}
+
 /// How many nodes have no job.
 fn idle(site: &Site) -> Result<usize> {
     let output = site.cluster.command("sinfo").args(["-h", "-N", "-t", "idle", "-o", "%N"]).output()?;

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use suite::partitions::{Trouble, back_on_the_same_node, play};
+use suite::partitions::{Trouble, back_on_the_same_node, off_by_a_persons_word, play};
 use suite::{Site, Wanted};
 
 /// The site of all tests, and how many histories were begun.
@@ -67,6 +67,11 @@ fn the_node_of_the_script_that_is_cut_off_freezes_what_it_runs_before_it_begins_
 #[test]
 fn a_job_that_may_run_on_one_node_only_goes_on_there_when_the_node_is_back() -> Result<()> {
     with_site(|site| back_on_the_same_node(site, Duration::from_secs(25)))
+}
+
+#[test]
+fn a_job_whose_node_died_with_half_of_all_waits_for_a_persons_word() -> Result<()> {
+    with_site(|site| off_by_a_persons_word(site, Duration::from_secs(15)))
 }
 
 #[test]

@@ -83,7 +83,11 @@ impl Acts {
                 }
                 nodes::Action::Dead { node, silent_s } => {
                     self.watching.downs.lock().want(self.watching.now_s(), &node);
-                    let seen = format!("neither this host nor its witnesses have reached it for {silent_s:.1} s");
+                    let seen = if self.watching.nodes.lock().is_off(&node) {
+                        format!("it has no power; silent for {silent_s:.1} s")
+                    } else {
+                        format!("neither this host nor its witnesses have reached it for {silent_s:.1} s")
+                    };
                     self.node_died(&node, silent_s, &seen)
                 }
                 nodes::Action::StillDead { node } => {

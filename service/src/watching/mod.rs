@@ -6,6 +6,7 @@
 mod acts;
 mod begin;
 mod looks;
+mod off;
 mod power;
 mod rounds;
 mod state;
@@ -13,5 +14,6 @@ mod state;
 pub(crate) use acts::Acts;
 pub(crate) use begin::begin;
 pub(crate) use looks::Looks;
+pub(crate) use off::off;
 pub(crate) use rounds::Watcher;
 pub(crate) use state::{Attending, Watching};

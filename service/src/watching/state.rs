@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 use store::{NodeWatch, OpenRun, Store};
-use watch::nodes::{Action, Heard, Known};
+use watch::nodes::{Action, Heard, Known, NotOff};
 use watch::{Limits, Nodes, Runs, SetDowns};
 
 /// So many questions about jobs may come at once after a pause, as seconds' worth of `watch.questions_per_minute`.
@@ -219,6 +219,19 @@ impl Watching {
             boots: true,
         };
         (reply, must_keep)
+    }
+
+    /// A person says that a silent node has no power; whether that was not known.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    pub(super) fn confirm_off(&self, node: &str) -> Result<bool, NotOff> {
+        let mut nodes = self.nodes.lock();
+        let was_off = nodes.is_off(node);
+        let actions = nodes.confirmed_off(self.now_s(), node)?;
+        drop(nodes);
+        self.news.lock().extend(actions);
+        Ok(!was_off)
     }
 
     /// Writes down what must outlive this service of a node, before anything rests on it.

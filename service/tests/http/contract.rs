@@ -26,7 +26,7 @@ fn misfit(schema: &Value, value: &Value) -> Option<String> {
 }
 
 #[track_caller]
-fn fits(schema: &Value, value: &Value) {
+pub fn fits(schema: &Value, value: &Value) {
     assert!(!schema.is_null(), "the description has no schema for {value:#}");
     assert_eq!(misfit(schema, value), None);
     // The schema says something: nothing else fits.
@@ -37,11 +37,11 @@ fn fits(schema: &Value, value: &Value) {
     }
 }
 
-fn answer(method: &str, path: &str) -> Value {
+pub fn answer(method: &str, path: &str) -> Value {
     description()["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"].clone()
 }
 
-fn body(path: &str) -> Value {
+pub fn body(path: &str) -> Value {
     description()["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"].clone()
 }
 
@@ -208,7 +208,7 @@ fn events(plan: Plan) -> Vec<Event> {
     ]
 }
 
-fn value(of: &impl serde::Serialize) -> Value {
+pub fn value(of: &impl serde::Serialize) -> Value {
     serde_json::to_value(of).expect("JSON")
 }
 

@@ -1,7 +1,8 @@
 //! Orders through the real daemon: given, handed to the wrapper at once, answered from its records.
 
-use crate::site::{ALICE, MALLORY, SLURM_USER, Site, ended, is_root, job_line, refused, started, until};
-use protocol::{Event, OrderRequest, OrderState, OrderStatus, RunHealth, Verb};
+use crate::contract::{answer, body, fits, value};
+use crate::site::{ALICE, MALLORY, SLURM_USER, Site, beat, ended, is_root, job_line, refused, started, until};
+use protocol::{BeatReply, Event, OffReply, OffRequest, OrderRequest, OrderState, OrderStatus, RunHealth, Verb};
 use std::time::Duration;
 use wire::{Client, Error};
 
@@ -106,4 +107,29 @@ fn an_order_outlives_the_controller_and_what_came_of_it_is_told() {
     let after = look(&site, ALICE, "a2", 0).expect("known");
     assert_eq!((after.state, after.text.as_str()), (OrderState::Failed, "the run ended before: completed"));
     refused(give(&site, ALICE, "a3", "7", Verb::Checkpoint), 404);
+}
+
+#[test]
+fn an_operator_may_say_of_a_silent_node_that_it_has_no_power() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::start(1);
+    let of_nodes = "/v1/nodes/{node}/off";
+    let request = OffRequest { version: protocol::VERSION };
+    fits(&body(of_nodes), &value(&request));
+    let say = |uid, node: &str| {
+        let path = of_nodes.replace("{node}", node);
+        site.as_user(uid, move |c| c.post::<_, OffReply>(&path, &request))
+    };
+    refused(say(0, "n2"), 404);
+    site.client().post::<_, BeatReply>("/v1/beats", &beat("n2")).expect("heard");
+    refused(say(0, "n2"), 409);
+    refused(say(ALICE, "n2"), 403);
+    let first = until("the node to be silent", || say(SLURM_USER, "n2").ok());
+    fits(&answer("post", of_nodes), &value(&first));
+    assert!(first.is_new);
+    assert!(!say(SLURM_USER, "n2").expect("taken").is_new, "it is known");
+    let log = until("the node to be dead", || Some(site.log()).filter(|log| log.contains("it has no power")));
+    assert!(log.contains("act=\"confirm_off\" who=\"user\""), "{log}");
 }
