@@ -222,6 +222,10 @@ pub trait Cluster {
     fn cause(&mut self) -> Option<FailureKind>;
     /// Whether Slurm says that the job runs, and is ended by nobody.
     fn runs_on(&mut self) -> bool;
+    /// When the job's time is up, s since the epoch: it may have been changed since the run began. None if that is not known.
+    fn end_s(&mut self) -> Option<f64> {
+        None
+    }
     /// Puts the job back into the queue.
     ///
     /// # Errors

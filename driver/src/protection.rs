@@ -87,8 +87,11 @@ pub struct Guard {
     /// When the newest of each kind was begun, and the longest time between two, s.
     last_begun_s: Option<f64>,
     longest_gap_s: f64,
-    /// What was said of a checkpoint that failed.
+    /// From when on a failure costs each group its work, s: the newest checkpoint, or the moment it went on from one.
+    newest_s: BTreeMap<usize, f64>,
+    /// What was said of a checkpoint that failed, and the loss that was said last since the newest that did not, s.
     said: String,
+    said_loss_s: f64,
     /// What its user can do if none comes.
     cure: String,
     /// From what none protects it.
@@ -123,7 +126,9 @@ impl Guard {
             wait_s: interval_s + GRACE_S,
             last_begun_s: None,
             longest_gap_s: 0.0,
+            newest_s: BTreeMap::new(),
             said: String::new(),
+            said_loss_s: 0.0,
             cure: prospect.protection.cure.clone(),
             but: prospect.but.clone(),
         }
@@ -157,6 +162,7 @@ impl Guard {
                 protocol::say!("joulepoint: {whose}goes on from checkpoint {} of {at}{again}", line.number);
                 let loss_s = self.protection.largest_loss_s;
                 self.have.insert(group.unwrap_or(0), loss_s);
+                self.newest_s.insert(group.unwrap_or(0), now_s);
                 self.settle()
             }
             None => {
@@ -182,6 +188,8 @@ impl Guard {
     /// A checkpoint is complete.
     pub fn committed(&mut self, of: Committed) -> Option<Event> {
         self.said.clear();
+        self.said_loss_s = 0.0;
+        self.newest_s.insert(of.group, of.begun_s);
         if self.groups == 1
             && let Some(before_s) = self.last_begun_s.replace(of.begun_s)
         {
@@ -207,18 +215,41 @@ impl Guard {
         settled.or_else(|| changed.then(|| self.event()))
     }
 
-    /// A checkpoint failed: a reason is said once, and again after one that was complete.
-    pub fn failed(&mut self, group: Option<usize>, reason: &str) -> Option<Event> {
-        if self.said == reason {
-            return None;
-        }
+    /// A checkpoint failed: a reason is said once, and again after one that was complete; what a failure costs by now is
+    /// said each time that it has doubled.
+    pub fn failed(&mut self, now_s: f64, group: Option<usize>, reason: &str) -> Option<Event> {
+        let is_new = self.said != reason;
         self.said = reason.to_string();
         let whose = group.map_or_else(String::new, |group| format!(" of group {group}"));
         if self.protection.state == ProtectionState::Protected {
-            protocol::say!("joulepoint: a checkpoint{whose} failed: {reason}; earlier ones stay valid");
+            if is_new {
+                protocol::say!("joulepoint: a checkpoint{whose} failed: {reason}; earlier ones stay valid");
+            }
+            return self.grows(now_s, group.unwrap_or(0), &whose);
+        }
+        if !is_new {
             return None;
         }
         self.lacks(format!("the first checkpoint{whose} failed: {reason}"))
+    }
+
+    /// Since checkpoints fail, a failure costs more than was said.
+    fn grows(&mut self, now_s: f64, group: usize, whose: &str) -> Option<Event> {
+        let newest_s = *self.newest_s.get(&group)?;
+        let (lost_s, known_s) = (now_s - newest_s, self.protection.largest_loss_s.unwrap_or(0.0));
+        if lost_s <= known_s * (1.0 + NOTABLE_CHANGE) {
+            return None;
+        }
+        self.have.insert(group, Some(lost_s));
+        self.protection.largest_loss_s = Some(lost_s);
+        if lost_s >= 2.0 * self.said_loss_s {
+            self.said_loss_s = lost_s;
+            let (at, costs) = (clock(newest_s), spoken(lost_s));
+            protocol::say!(
+                "joulepoint: no checkpoint{whose} since {at}: a failure costs {costs} of work by now, and more until one is made"
+            );
+        }
+        Some(self.event())
     }
 
     /// It was seen before the first checkpoint that none can be made as the program is now.
@@ -379,12 +410,26 @@ mod tests {
     #[test]
     fn a_checkpoint_that_fails_takes_no_protection_away_that_there_is() {
         let mut guard = guard(true, 1);
-        assert!(guard.failed(None, "the disk is full").is_some());
+        assert!(guard.failed(50.0, None, "the disk is full").is_some());
         assert_eq!(guard.protection.state, ProtectionState::NotProtected);
-        assert!(guard.failed(None, "the disk is full").is_none(), "it was said");
+        assert!(guard.failed(60.0, None, "the disk is full").is_none(), "it was said");
         guard.committed(committed(0, 1, 100.0));
-        assert!(guard.failed(None, "the disk is full").is_none());
+        assert!(guard.failed(101.0, None, "the disk is full").is_none());
         assert_eq!(guard.protection.state, ProtectionState::Protected);
+    }
+
+    #[test]
+    fn while_checkpoints_fail_the_loss_that_is_told_grows() {
+        let mut guard = guard(true, 1);
+        guard.committed(committed(0, 1, 100.0));
+        let first_s = guard.protection.largest_loss_s.unwrap();
+        assert!(guard.failed(100.0 + first_s, None, "the disk is full").is_none(), "no more than was told");
+        for lost_s in [first_s * 1.5, first_s * 4.0] {
+            assert!(guard.failed(100.0 + lost_s, None, "the disk is full").is_some(), "told again");
+            assert_eq!(guard.protection.largest_loss_s, Some(lost_s));
+        }
+        guard.committed(committed(0, 2, 5000.0));
+        assert_eq!(guard.protection.largest_loss_s, Some(first_s));
     }
 
     #[test]

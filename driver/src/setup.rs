@@ -75,6 +75,19 @@ pub struct Started {
     pub dir: String,
 }
 
+/// A change of the end of a job below this is none, s.
+const SAME_END_S: f64 = 2.0;
+
+/// Takes in when the job's time is up by Slurm's word, s since the epoch; whether that is news.
+pub(crate) fn ends_at(end_s: &mut Option<f64>, told_s: Option<f64>) -> bool {
+    let is_new = told_s.is_some_and(|now| end_s.is_none_or(|before| (now - before).abs() > SAME_END_S));
+    if is_new {
+        tracing::info!(before_s = *end_s, told_s, "the time limit of the job has changed");
+        *end_s = told_s;
+    }
+    is_new
+}
+
 /// How a driver leaves its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -85,6 +98,9 @@ pub enum Outcome {
     /// Another wrapper has the run.
     Superseded,
 }
+
+/// How a run has ended whose script was done.
+pub const COMPLETED: &str = "completed";
 
 /// What the job's output is told then.
 pub const SUPERSEDED: &str = "another wrapper has taken this run up since; this one ends its program and itself, and leaves the rest to that one";
@@ -121,4 +137,23 @@ pub(crate) fn ended_as(kind: FailureKind) -> &'static str {
 pub(crate) fn failure(kind: FailureKind, node: Option<&str>, at_s: f64, detected_s: f64, reason: &str) -> Event {
     tracing::warn!(kind = kind.as_str(), reason, "failure");
     Event::Failure { kind, node: node.map(str::to_string), failed_s: at_s, detected_s, reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_end_of_the_job_is_news() {
+        let mut end_s = Some(1000.0);
+        for (told_s, is_news, after_s) in [
+            (None, false, Some(1000.0)),
+            (Some(1001.0), false, Some(1000.0)),
+            (Some(5000.0), true, Some(5000.0)),
+            (Some(100.0), true, Some(100.0)),
+        ] {
+            assert_eq!((ends_at(&mut end_s, told_s), end_s), (is_news, after_s), "{told_s:?}");
+        }
+        assert!(ends_at(&mut None, Some(7.0)), "a job without an end has got one");
+    }
 }

@@ -240,6 +240,13 @@ impl Cluster for Job {
             && matches!(self.slurm.job(self.job), Ok(Some(job)) if job.state == JobState::Running && job.restarts == self.restart_count)
     }
 
+    fn end_s(&mut self) -> Option<f64> {
+        if self.job == 0 {
+            return None;
+        }
+        self.slurm.job(self.job).ok().flatten().filter(|job| job.state == JobState::Running)?.end_s
+    }
+
     fn requeue(&mut self) -> Result<(), String> {
         persistently(|| self.slurm.requeue(self.job))
     }

@@ -114,9 +114,7 @@ impl Identity {
     /// # Errors
     /// What the file system says for as long as it is tried: then nobody knows whether there is one.
     pub fn run_name(&self, runs: &Path, killed_before: bool) -> run::Result<(String, bool)> {
-        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' };
-        let local = || self.job_name.chars().take(64).map(plain).collect::<String>();
-        let id = self.job.map_or_else(|| format!("local-{}", local()), |j| j.to_string());
+        let id = self.run_id();
         let folder = runs.join(&self.cluster);
         let asked = self.job.is_none() && std::env::var_os(RESUME).is_some();
         if self.restart_count > 0 || killed_before || asked {
@@ -126,7 +124,19 @@ impl Identity {
                 return Ok((newest, true));
             }
         }
-        Ok((format!("{id}.{:.0}", host::mail::now_s().floor()), false))
+        Ok((self.new_run_name(), false))
+    }
+
+    /// The name of a run that begins now.
+    pub fn new_run_name(&self) -> String {
+        format!("{}.{:.0}", self.run_id(), host::mail::now_s().floor())
+    }
+
+    /// What the names of all runs of this job begin with.
+    fn run_id(&self) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' };
+        let local = || self.job_name.chars().take(64).map(plain).collect::<String>();
+        self.job.map_or_else(|| format!("local-{}", local()), |j| j.to_string())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Takes a run up, plans it, and follows it to its end with the driver that the plan asks for.
 
 use crate::clean;
-use crate::former::Former;
+use crate::former::{Former, has_completed};
 use crate::planned::{Asked, Planned, plan, resume};
 use config::Site;
 use driver::groups::place::Places;
@@ -125,8 +125,13 @@ impl<'a> Run<'a> {
         let signals = become_driver()?;
         let slurm = Arc::new(Slurm::new(site.slurm_bin.clone()));
         let runs = me.runs_folder(settings, site);
-        let (run, found) = me.run_name(&runs, attempt > 0).map_err(io::Error::other)?;
-        if (me.restart_count > 0 || attempt > 0) && !found {
+        let (mut run, mut found) = me.run_name(&runs, attempt > 0).map_err(io::Error::other)?;
+        if found && me.job.is_some() && attempt == 0 && has_completed(&runs.join(&me.cluster).join(&run)) {
+            protocol::say!(
+                "joulepoint: this job had completed (run {run}) and was requeued: it begins anew, as Slurm has it"
+            );
+            (run, found) = (me.new_run_name(), false);
+        } else if (me.restart_count > 0 || attempt > 0) && !found {
             protocol::say!(
                 "joulepoint: nothing of an earlier start of this job is in {}; it begins anew",
                 runs.display()

@@ -3,11 +3,14 @@
 use crate::planned::made_by;
 use driver::groups::place::{Before, before};
 use driver::ports::NodeCounter;
+use driver::setup::COMPLETED;
 use job::identity::Identity;
 use job::release;
 use options::Engine;
 use protocol::{Event, FailureKind, FormerNode, Record};
+use run::Patience;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// What the journal says of earlier wrappers.
 pub(crate) struct Former {
@@ -45,6 +48,14 @@ impl Former {
             nodes: if me.job.is_some() { release::former(records, me) } else { BTreeSet::new() },
         }
     }
+}
+
+/// Whether the last life of a run has completed: whoever requeues such a job wants all of it again.
+pub(crate) fn has_completed(run: &Path) -> bool {
+    let history = run::history::read(run, Patience::LONG).unwrap_or_default();
+    let last = history.records.iter().rev().map(|r| &r.event);
+    let mut life = last.take_while(|e| !matches!(e, Event::Started { .. }));
+    life.any(|e| matches!(e, Event::Ended { state, .. } if state == COMPLETED))
 }
 
 /// What a plan has set.

@@ -3,7 +3,8 @@
 use super::{Driver, End, LAST_FILES_LIMIT_S};
 use crate::ports::{Happening, LATEST_SIGNAL, by_signal};
 use crate::setup::{
-    EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED, VERDICT_LIMIT_S, ended_as, failure,
+    COMPLETED, EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED, VERDICT_LIMIT_S, ended_as,
+    failure,
 };
 use policy::decide::Why;
 use protocol::{Event, FailureKind, Messages, Phase};
@@ -299,7 +300,7 @@ impl Driver<'_> {
 
     /// What is known of the messages of the script. Those of its part say nothing of the whole.
     fn messages(&self, state: &str) -> Option<Messages> {
-        let is_whole = state == "completed" && !self.setup.resumes;
+        let is_whole = state == COMPLETED && !self.setup.resumes;
         let messages = self.ports.engine.messages()?;
         let counted = messages.counted.filter(|_| is_whole);
         (counted.is_some() || messages.together.is_some()).then_some(Messages { counted, ..messages })

@@ -177,7 +177,7 @@ impl Driver<'_> {
         self.not_before_s = now_s + RETRY_PAUSE_S.max(self.adaptation.checkpoint_s());
         tracing::info!(%reason, "checkpoint failed");
         let mut events = self.desk.fail(orders, &reason);
-        events.extend(self.guard.failed(None, &reason));
+        events.extend(self.guard.failed(now_s, None, &reason));
         events.push(Event::CheckpointFailed { reason });
         self.note(events);
     }

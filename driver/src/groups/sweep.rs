@@ -9,7 +9,7 @@ use crate::ledger::Used;
 use crate::orders::leaving;
 use crate::ports::Saved;
 use crate::protection::Committed;
-use crate::setup::{Outcome, RETRY_PAUSE_S};
+use crate::setup::{Outcome, RETRY_PAUSE_S, ends_at};
 use policy::decide::{Action, Situation, Why, decide};
 use protocol::{Event, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ impl Groups<'_> {
             last_line_s: g.paced_s,
             interval_s: g.adaptation.interval_s(),
             checkpoint_s: g.adaptation.checkpoint_s(),
-            end_s: self.setup.end_s,
+            end_s: self.end_s,
             margin_s: self.setup.margin_s,
             remaining_work_s: None,
             restart_s: g.adaptation.restart_s(),
@@ -82,6 +82,8 @@ impl Groups<'_> {
         });
         let not_before_s = g.not_before_s;
         match decision.action {
+            Action::Checkpoint(_) if now_s >= not_before_s && self.end_has_moved() => now_s,
+            Action::Rest if self.end_s.is_some_and(|end_s| now_s >= end_s) && self.end_has_moved() => now_s,
             Action::Checkpoint(Why::BeforeEnd) => {
                 self.all.iter_mut().for_each(|g| g.final_line_taken = true);
                 let then = if self.setup.requeue_at_end { Then::BeforeEnd } else { Then::Stay };
@@ -105,6 +107,13 @@ impl Groups<'_> {
             Action::Wait { until_s } => until_s,
             Action::Rest => f64::INFINITY,
         }
+    }
+
+    /// Whether the time limit was changed: Slurm is asked as often as checkpoints are made, and where it should have ended.
+    fn end_has_moved(&mut self) -> bool {
+        let has_moved = ends_at(&mut self.end_s, self.ports.cluster.end_s());
+        self.all.iter_mut().for_each(|g| g.final_line_taken &= !has_moved);
+        has_moved
     }
 
     /// Begins a checkpoint of all groups that work; one for a requeue takes the place of any other.
@@ -291,7 +300,7 @@ impl Groups<'_> {
         let g = &mut self.all[group];
         g.not_before_s = now_s + RETRY_PAUSE_S.max(g.adaptation.checkpoint_s());
         tracing::info!(group, %reason, "checkpoint failed");
-        let told = self.guard.failed(Some(group), &reason);
+        let told = self.guard.failed(now_s, Some(group), &reason);
         self.note(told.into_iter().collect());
         self.miss(group, &reason);
         self.note_in(group, Event::CheckpointFailed { reason });

@@ -35,6 +35,27 @@ fn a_requeued_job_resumes_and_counts_no_failure() -> Result<()> {
 }
 
 #[test]
+fn a_job_that_has_completed_and_is_requeued_begins_anew_and_says_so() -> Result<()> {
+    let site = site();
+    let folder = site.folder(USER, "again")?;
+    let script = "rm -f kept log; for i in $(seq 12); do echo $i >> log; cp log new; mv new kept; sleep 0.5; done";
+    let args = ["--ft-energy", "--ft-energy-done=kept", "--ft-energy-interval=1s", "--open-mode=append"];
+    let job = site.submit(USER, &folder, &args, script)?;
+    site.wait_state(job, &["COMPLETED"], MINUTES)?;
+    site.cluster.command_as(USER, "scontrol").args(["requeue", &job.to_string()]).status()?;
+    site.wait_state(job, &["PENDING"], MINUTES)?;
+    let id = format!("jobid={job}");
+    site.cluster.command("scontrol").args(["update", &id, "StartTime=now+2seconds"]).status()?;
+    site.wait_state(job, &["RUNNING"], MINUTES)?;
+    site.wait_state(job, &["COMPLETED"], MINUTES)?;
+    let log = std::fs::read_to_string(folder.join("log"))?;
+    assert_eq!(log.lines().count(), 12, "{log}");
+    let told = std::fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+    assert!(told.contains("had completed") && !told.contains("goes on from checkpoint"), "{told}");
+    Ok(())
+}
+
+#[test]
 fn what_a_killed_slurmstepd_left_keeps_no_later_life_from_being_launched() -> Result<()> {
     let site = site();
     let (job, folder) = started(&site, "left", &["-N2", "-n2"])?;
@@ -72,12 +93,16 @@ fn a_preempted_job_resumes_and_counts_no_failure() -> Result<()> {
 fn before_the_walltime_ends_a_run_checkpoints_and_is_requeued_if_asked() -> Result<()> {
     let site = site();
     let folder = site.folder(USER, "walltime")?;
-    let more = ["-t", "1", "--ft-energy-requeue=yes"];
-    let mut args: Vec<&str> = PROTECTED.iter().chain(&more).copied().collect();
-    args.retain(|a| !a.contains("interval"));
+    let more = ["-t", "20", "--ft-energy-requeue=yes", "--ft-energy-interval=8s"];
+    let mut args: Vec<&str> = PROTECTED.iter().filter(|a| !a.contains("interval")).copied().collect();
+    args.extend(more);
     // Longer than its limit of one minute, but not than two of them.
     let long = format!("srun --mpi=pmix {} --size 96 --steps {STEPS} --step-ms 55 --report 0", heat(&site));
     let job = site.submit(USER, &folder, &args, &long)?;
+    site.wait_report(job, "a checkpoint", MINUTES, |run| (checkpoints(run) > 0).then_some(()))?;
+    // The limit that counts is the one that the job has by then.
+    let id = format!("jobid={job}");
+    site.cluster.command_as(USER, "scontrol").args(["update", &id, "TimeLimit=1"]).status()?;
     site.wait_report(job, "the second record", MINUTES, second_record)?;
     let run = finished_well(&site, job, &folder)?;
     assert!(kinds(&run).contains(&"timeout".to_string()), "{run:#}");
