@@ -96,7 +96,7 @@ impl Claims {
                 uid = row.uid,
                 "Slurm now knows the job of a run as its user's"
             );
-            self.store.lock().verify(&batch.key).map_err(of_store)?;
+            self.vouch(&batch.key, peer.uid, job, &word).map_err(of_store)?;
         }
         self.say_as_slurm(peer, job, &mut batch, &word);
         clean(&mut batch);
@@ -144,7 +144,16 @@ impl Claims {
 
     /// What Slurm says of the job; nobody takes up a job of somebody else.
     fn ask(&self, peer: Peer, job: u32, run: &str) -> Result<Word, Refusal> {
-        let named_s = named(run).map(|(_, at_s)| at_s);
+        let named_s = match named(run) {
+            Some((_, at_s)) => Some(at_s),
+            // Root may keep books for others.
+            None if peer.uid == 0 => None,
+            None => {
+                return Err(bad(format!(
+                    "run {run} of job {job} has no name of a run: JOBID.START, with the second of its start"
+                )));
+            }
+        };
         let is_theirs = |life: &Life| life.uid == peer.uid && is_during(life, named_s);
         let heard = self.words.hear(peer.uid, job, false, 0.0, &|lives| lives.iter().any(is_theirs))?;
         if heard.lives.iter().any(is_theirs) {
@@ -283,10 +292,20 @@ impl Claims {
                         partition.clone_from(&life.partition);
                     }
                 }
-                None if peer.uid != 0 => *user = name_of(peer.uid),
+                // Nobody but Slurm says whose account pays.
+                None if peer.uid != 0 => {
+                    (*user, *account, *partition) = (name_of(peer.uid), String::new(), String::new())
+                }
                 None => {}
             }
         }
+    }
+
+    /// Notes that Slurm knows the job of a run as its user's, with what it says of it.
+    fn vouch(&self, key: &RunKey, uid: u32, job: u32, word: &Word) -> store::Result<()> {
+        let life = if let Word::Theirs(heard) = word { heard.lives.iter().rfind(|life| life.uid == uid) } else { None };
+        let partition = life.map_or("", |life| &life.partition);
+        self.store.lock().verify(key, &self.words.account(uid, job), partition)
     }
 
     /// Asks again of whom Slurm said nothing when a run began, and closes what nobody was heard of for a day.
@@ -295,10 +314,10 @@ impl Claims {
         for run in &runs {
             let peer = Peer { uid: run.uid, gid: 0 };
             match self.ask(peer, run.job, &run.key.run) {
-                Ok(Word::Theirs(_)) => {
+                Ok(word @ Word::Theirs(_)) => {
                     let OpenRun { key, job, uid, .. } = run;
                     tracing::info!(run = key.run, job, uid, "Slurm now knows the job of a run as its user's");
-                    self.store.lock().verify(key)?;
+                    self.vouch(key, *uid, *job, &word)?;
                 }
                 Ok(_) => {}
                 Err(e) => tracing::debug!(run = run.key.run, why = e.1, "a run stays unverified"),

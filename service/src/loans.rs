@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::asked::{LONGEST_WAIT, check_id};
 use crate::metrics::Ended;
-use crate::orders::Orders;
+use crate::orders::{Giver, Orders};
 use crate::parts::Reporter;
 use crate::refusal::of_broker;
 use crate::steering::Steering;
@@ -196,7 +196,7 @@ impl broker::Ports for Around {
     }
 
     fn order(&self, run: &OpenRun, order: Order) -> Result<(), String> {
-        self.orders.give(now_s(), &self.store, run, order).map(drop).map_err(|e| e.to_string())
+        self.orders.give(now_s(), &self.store, run, Giver::Operator, order).map(drop).map_err(|e| e.to_string())
     }
 
     fn over(&self, loan: &Loan) {

@@ -12,11 +12,20 @@ use store::Result;
 use store::{KeptOrder, OpenRun, Store, concerns_orders};
 use tokio::sync::watch;
 
-/// Most unanswered orders of one run.
+/// Most unanswered orders of one run, of the runs of one user, and of all. Who may steer the runs of others, and the broker of
+/// loans, may give as many again: no user can keep them from it.
 const MOST_OF_RUN: usize = 8;
-
-/// Most orders that are kept.
+const MOST_OF_USER: usize = 128;
 const MOST: usize = 1024;
+
+/// Who gives an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Giver {
+    /// The owner of the run.
+    Owner,
+    /// An operator, or the broker of loans.
+    Operator,
+}
 
 /// Most runs of which the last record is remembered.
 const MOST_RUNS: usize = 65_536;
@@ -37,8 +46,8 @@ pub enum NotTaken {
     #[error("another order has this id")]
     OtherOrder,
     /// Too many are waiting.
-    #[error("too many orders wait for this run")]
-    TooMany,
+    #[error("{0} already, and no more are taken; they end when they are answered, or with their runs")]
+    TooMany(&'static str),
     /// The store did not keep it.
     #[error("the store did not keep the order")]
     NotKept,
@@ -133,7 +142,7 @@ impl Orders {
         &self,
         now_s: f64,
         status: OrderStatus,
-        owner: u32,
+        (owner, giver): (u32, Giver),
         restart_count: u32,
         keep: impl FnOnce(&OrderStatus) -> Result<()>,
     ) -> Result<OrderStatus, NotTaken> {
@@ -143,10 +152,7 @@ impl Orders {
             let same = (&known.status.order, &known.status.key) == (&status.order, &status.key);
             return if same { Ok(known.status.clone()) } else { Err(NotTaken::OtherOrder) };
         }
-        let open = |e: &&Entry| e.settled_s.is_none() && e.status.key == status.key;
-        if book.orders.values().filter(open).count() >= MOST_OF_RUN || !book.make_room() {
-            return Err(NotTaken::TooMany);
-        }
+        book.check_room(&status.key, owner, giver)?;
         keep(&status).map_err(|e| {
             tracing::error!(error = format!("{e:#}"), "an order was not kept");
             NotTaken::NotKept
@@ -161,7 +167,14 @@ impl Orders {
     ///
     /// # Errors
     /// Why it is not taken.
-    pub fn give(&self, now_s: f64, store: &Mutex<Store>, run: &OpenRun, order: Order) -> Result<OrderStatus, NotTaken> {
+    pub fn give(
+        &self,
+        now_s: f64,
+        store: &Mutex<Store>,
+        run: &OpenRun,
+        giver: Giver,
+        order: Order,
+    ) -> Result<OrderStatus, NotTaken> {
         let status = OrderStatus {
             order,
             key: run.key.clone(),
@@ -172,7 +185,7 @@ impl Orders {
             checkpoint: None,
         };
         let keep = |status: &OrderStatus| store.lock().keep_order(status, run.uid, run.restart_count);
-        self.post(now_s, status, run.uid, run.restart_count, keep)
+        self.post(now_s, status, (run.uid, giver), run.restart_count, keep)
     }
 
     /// An order, and who owns its run.
@@ -290,14 +303,27 @@ impl Book {
         self.orders.values_mut().filter(|e| which(e)).for_each(|e| e.fail(now_s, text));
     }
 
-    /// Forgets the order that was answered first, if there is no room for another.
-    fn make_room(&mut self) -> bool {
-        if self.orders.len() < MOST {
-            return true;
+    /// Whether one more order may be given for a run; forgets the one that was answered first, if there is no room for it.
+    fn check_room(&mut self, key: &RunKey, owner: u32, giver: Giver) -> Result<(), NotTaken> {
+        let share = if giver == Giver::Operator { 2 } else { 1 };
+        let open =
+            |which: &dyn Fn(&Entry) -> bool| self.orders.values().filter(|e| e.settled_s.is_none() && which(e)).count();
+        if open(&|e| e.status.key == *key) >= MOST_OF_RUN * share {
+            return Err(NotTaken::TooMany("as many orders as may be wait for this run"));
         }
-        let answered = self.orders.iter().filter_map(|(id, e)| e.settled_s.map(|at| (at, id.clone())));
-        let first = answered.min_by(|a, b| a.0.total_cmp(&b.0));
-        first.is_some_and(|(_, id)| self.orders.remove(&id).is_some())
+        if giver == Giver::Owner && open(&|e| e.owner == owner) >= MOST_OF_USER {
+            return Err(NotTaken::TooMany("as many orders as one user may give wait for your runs"));
+        }
+        if open(&|_| true) >= MOST * share {
+            return Err(NotTaken::TooMany("as many orders as may be wait for runs of all users"));
+        }
+        if self.orders.len() >= MOST * share {
+            let answered = self.orders.iter().filter_map(|(id, e)| e.settled_s.map(|at| (at, id.clone())));
+            if let Some((_, first)) = answered.min_by(|a, b| a.0.total_cmp(&b.0)) {
+                self.orders.remove(&first);
+            }
+        }
+        Ok(())
     }
 
     /// Gives up what no wrapper heard of, and forgets what was answered long ago.
@@ -360,13 +386,13 @@ mod tests {
     #[test]
     fn an_order_goes_to_its_wrapper_and_comes_back_answered() {
         let orders = Orders::new(100.0);
-        orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();
+        orders.post(100.0, status("a", "7.1"), (1, Giver::Owner), 0, kept).unwrap();
         assert_eq!(
-            orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap().order.id,
+            orders.post(100.0, status("a", "7.1"), (1, Giver::Owner), 0, kept).unwrap().order.id,
             "a",
             "the same again is the same"
         );
-        assert_eq!(orders.post(100.0, status("a", "7.2"), 1, 0, kept), Err(NotTaken::OtherOrder));
+        assert_eq!(orders.post(100.0, status("a", "7.2"), (1, Giver::Owner), 0, kept), Err(NotTaken::OtherOrder));
         assert!(orders.hand_out(101.0, &key("7.2"), None, noted).unwrap().1.is_empty());
         assert_eq!(orders.hand_out(101.0, &key("7.1"), None, noted).unwrap().1.len(), 1);
         assert_eq!(orders.get(101.0, "a").unwrap().0.state, OrderState::Taken);
@@ -379,9 +405,25 @@ mod tests {
     }
 
     #[test]
+    fn no_user_can_keep_others_from_giving_orders() {
+        let orders = Orders::new(100.0);
+        let post = |i: usize, owner: u32, giver: Giver| {
+            let run = format!("{owner}.{}", i / MOST_OF_RUN);
+            orders.post(100.0, status(&format!("{owner}-{i}-{giver:?}"), &run), (owner, giver), 0, kept)
+        };
+        for owner in 1..=8 {
+            assert!((0..MOST_OF_USER).all(|i| post(i, owner, Giver::Owner).is_ok()), "{owner}");
+            assert!(matches!(post(MOST_OF_USER, owner, Giver::Owner), Err(NotTaken::TooMany(_))));
+        }
+        assert!(matches!(post(0, 9, Giver::Owner), Err(NotTaken::TooMany(why)) if why.contains("all users")));
+        assert!((0..MOST_OF_RUN).all(|i| post(i, 1, Giver::Operator).is_ok()), "on a run with as many as may be");
+        assert!(post(0, 9, Giver::Operator).is_ok());
+    }
+
+    #[test]
     fn an_order_is_for_the_life_of_the_job_that_it_was_given_for() {
         let orders = Orders::new(100.0);
-        orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();
+        orders.post(100.0, status("a", "7.1"), (1, Giver::Owner), 0, kept).unwrap();
         let heard = |life| orders.hand_out(101.0, &key("7.1"), Some(life), noted).unwrap().1.len();
         assert_eq!(heard(1), 0, "it was requeued, and its start is on its way");
         assert_eq!(orders.get(101.0, "a").unwrap().0.state, OrderState::Waiting);
@@ -399,7 +441,7 @@ mod tests {
         ];
         for (fate, text) in fates {
             let orders = Orders::new(100.0);
-            orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();
+            orders.post(100.0, status("a", "7.1"), (1, Giver::Owner), 0, kept).unwrap();
             fate(&orders, &ended);
             let (after, owner) = orders.get(161.0, "a").unwrap();
             assert_eq!((after.state, after.text.as_str(), owner), (OrderState::Failed, text, 1));
@@ -411,7 +453,7 @@ mod tests {
         let orders = Orders::new(100.0);
         let journal = [record(1, Event::CheckpointFailed { reason: "full".into() }), ended(2, "requeued")];
         orders.heard(100.0, &key("7.1"), &journal);
-        orders.post(100.0, status("a", "7.1"), 1, 1, kept).unwrap();
+        orders.post(100.0, status("a", "7.1"), (1, Giver::Owner), 1, kept).unwrap();
         orders.heard(101.0, &key("7.1"), &journal);
         assert_eq!(orders.get(101.0, "a").unwrap().0.state, OrderState::Waiting);
         orders.heard(102.0, &key("7.1"), [&ended(3, "completed")]);
@@ -422,9 +464,9 @@ mod tests {
     fn an_order_that_is_not_kept_is_not_given_and_one_that_is_not_noted_is_not_handed_out() {
         let orders = Orders::new(100.0);
         let fails = || Err(store::Error::NoWriter);
-        assert_eq!(orders.post(100.0, status("a", "7.1"), 1, 0, |_| fails()), Err(NotTaken::NotKept));
+        assert_eq!(orders.post(100.0, status("a", "7.1"), (1, Giver::Owner), 0, |_| fails()), Err(NotTaken::NotKept));
         assert!(orders.get(100.0, "a").is_none());
-        orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();
+        orders.post(100.0, status("a", "7.1"), (1, Giver::Owner), 0, kept).unwrap();
         assert!(orders.hand_out(100.0, &key("7.1"), None, |_| fails()).is_err());
         assert_eq!(orders.get(100.0, "a").unwrap().0.state, OrderState::Waiting);
     }
@@ -478,13 +520,14 @@ mod tests {
     fn what_waits_is_bounded() {
         let orders = Orders::new(100.0);
         for i in 0..MOST_OF_RUN {
-            orders.post(100.0, status(&i.to_string(), "7.1"), 1, 0, kept).unwrap();
+            orders.post(100.0, status(&i.to_string(), "7.1"), (1, Giver::Owner), 0, kept).unwrap();
         }
-        assert_eq!(orders.post(100.0, status("more", "7.1"), 1, 0, kept), Err(NotTaken::TooMany));
-        orders.post(100.0, status("other", "8.1"), 1, 0, kept).unwrap();
+        let more = orders.post(100.0, status("more", "7.1"), (1, Giver::Owner), 0, kept);
+        assert!(matches!(more, Err(NotTaken::TooMany(_))));
+        orders.post(100.0, status("other", "8.1"), (1, Giver::Owner), 0, kept).unwrap();
         for seq in 1..=MOST as u64 + 100 {
             let id = format!("n{seq}");
-            orders.post(100.0, status(&id, "9.1"), 1, 0, kept).unwrap();
+            orders.post(100.0, status(&id, "9.1"), (1, Giver::Owner), 0, kept).unwrap();
             orders.heard(100.0 + seq as f64 / 1e4, &key("9.1"), [&ordered(seq, &id)]);
         }
         assert_eq!(orders.book.lock().orders.len(), MOST);
@@ -500,8 +543,8 @@ mod tests {
             let orders = orders.clone();
             async move { orders.news(&key("7.1"), since, Duration::from_secs(3600)).await }
         });
-        orders.post(100.0, status("other", "8.1"), 1, 0, kept).unwrap();
-        orders.post(100.0, status("a", "7.1"), 1, 0, kept).unwrap();
+        orders.post(100.0, status("other", "8.1"), (1, Giver::Owner), 0, kept).unwrap();
+        orders.post(100.0, status("a", "7.1"), (1, Giver::Owner), 0, kept).unwrap();
         waiting.await.unwrap();
         let (news, _) = orders.hand_out(100.0, &key("7.1"), None, noted).unwrap();
         assert_ne!(news, since);

@@ -2,7 +2,7 @@
 
 use crate::access::Access;
 use crate::asked::{Wait, check_id, number, user_name};
-use crate::orders::{NotTaken, Orders};
+use crate::orders::{Giver, NotTaken, Orders};
 use crate::refusal::{of_slurm, of_store};
 use audit::{Act, By};
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -90,16 +90,17 @@ pub(crate) async fn give_order(
     let given = blocking(move || -> Result<_, Refusal> {
         let run = steering.run_of(peer, &request.job)?;
         steering.check_order(peer, &run, request.verb)?;
-        Ok((run, Order { id: request.id, verb: request.verb, by }))
+        let giver = if steering.access.is_operator(peer.uid) { Giver::Operator } else { Giver::Owner };
+        Ok((run, giver, Order { id: request.id, verb: request.verb, by }))
     });
-    let (run, order) = given.await??;
+    let (run, giver, order) = given.await??;
     let (job, why) = (run.job, format!("{} {}", order.verb.as_str(), order.id));
-    let given = blocking(move || orders.give(now_s(), &store, &run, order)).await?;
+    let given = blocking(move || orders.give(now_s(), &store, &run, giver, order)).await?;
     let given = audit::note(By::User(peer), Act::Order, (job, ""), &why, given);
     given.map(Json).map_err(|why| {
         let status = match why {
             NotTaken::OtherOrder => StatusCode::CONFLICT,
-            NotTaken::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            NotTaken::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             NotTaken::NotKept => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Refusal(status, why.to_string())

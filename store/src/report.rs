@@ -106,8 +106,7 @@ pub fn runs(c: &Connection) -> Result<Vec<(i64, RunAccount, Option<String>)>> {
             loans: Vec::new(),
             protection: r.get::<Option<String>>(12)?.and_then(|text| serde_json::from_str(&text).ok()),
             plan: None,
-            // One outside Slurm claims nobody's job.
-            verified: r.get(11)? || job == 0,
+            verified: r.get(11)?,
             trouble: String::new(),
         };
         Ok((r.get(0)?, run, r.get(10)?))

@@ -116,10 +116,10 @@ impl Store {
         self.connection().query_map(&sql, params![most], open)
     }
 
-    /// Notes that Slurm says that a run's job is its owner's.
-    pub fn verify(&self, key: &RunKey) -> Result<()> {
-        let sql = "UPDATE runs SET verified = 1 WHERE cluster = ?1 AND run = ?2";
-        self.connection().execute(sql, params![key.cluster, key.run])?;
+    /// Notes that Slurm says that a run's job is its owner's, and who pays for it in which partition.
+    pub fn verify(&self, key: &RunKey, account: &str, partition: &str) -> Result<()> {
+        let sql = "UPDATE runs SET verified = 1, account = ?3, \"partition\" = ?4 WHERE cluster = ?1 AND run = ?2";
+        self.connection().execute(sql, params![key.cluster, key.run, account, partition])?;
         self.runs_changed();
         Ok(())
     }

@@ -220,6 +220,11 @@ fn warnings(runs: &[RunAccount]) -> Vec<String> {
             "of {runs} Slurm does not say whose they are: what is told of them is their users' word (field 'verified')"
         ));
     }
+    let outside = runs.iter().filter(|run| run.job == 0).count();
+    if outside > 0 {
+        let runs = words::counted(outside as u64, "run");
+        lines.push(format!("{runs} outside Slurm: what is told of them is their users' word (field 'verified')"));
+    }
     lines
 }
 

@@ -256,3 +256,22 @@ fn what_is_foreign_looks_like_what_is_not_there() {
     };
     assert_eq!(order("7"), order("8"));
 }
+
+#[test]
+fn nobody_but_slurm_says_whose_account_pays_for_a_run() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::start(1);
+    site.deliver(ALICE, "local-x.100", 1, vec![started(0), ended()]).expect("stored");
+    // A job of which Slurm knows nothing.
+    site.deliver(ALICE, "4711.100", 1, vec![started(4711), ended()]).expect("stored");
+    let told = site.report(ALICE);
+    assert_eq!(told.len(), 2);
+    for run in &told {
+        let words = (run.account.as_str(), run.partition.as_str(), run.verified);
+        assert_eq!(words, ("", "", false), "{}", run.run);
+    }
+    let named = site.deliver(ALICE, "any-name", 1, vec![started(7), ended()]);
+    assert!(named.expect_err("no name of a run").to_string().contains("JOBID.START"));
+}
