@@ -57,7 +57,8 @@ pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
     };
     if args.json {
         out::json(&runs)?;
-        return Ok(code);
+        // Of a job of which nothing is known, as without --json.
+        return Ok(if args.job.is_some() && runs.is_empty() && code == 0 { 1 } else { code });
     }
     if let Some(job) = args.job.as_ref().filter(|_| runs.is_empty() && code == 0) {
         return Err(Failure::Other(anyhow!("{}", report::unknown(job))));

@@ -200,9 +200,15 @@ impl Holder {
     }
 
     fn freeze(&self, of: Incarnation, and_stepds: bool) {
+        // Those also that have left the trees of their steps: what goes on beside the next life must stand still.
+        let find = |lives: &mut Lives| {
+            let mut pids = self.pids_of_life(lives, of, true);
+            pids.extend(self.metering.strays(of.job, &pids));
+            pids
+        };
         let mut lives = self.lives.lock();
-        let pids = self.pids_of_life(&mut lives, of, true);
-        let stopped = lives.stop(of, &pids, |lives| self.pids_of_life(lives, of, true));
+        let pids = find(&mut lives);
+        let stopped = lives.stop(of, &pids, find);
         match and_stepds {
             true => lives.stop_stepds(&self.metering.lock().processes, of),
             false => lives.let_stepds_go_on(&self.metering.lock().processes, of),

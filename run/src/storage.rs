@@ -3,11 +3,12 @@
 
 use crate::patience::Patience;
 use crate::{Error, Result};
+use nix::unistd::AccessFlags;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 /// Reads a file; none if it does not exist.
 ///
@@ -48,10 +49,27 @@ pub fn names(folder: &Path, patience: Patience) -> Result<Vec<OsString>> {
 /// Makes a folder, and those above it, for their owner only.
 ///
 /// # Errors
-/// What the file system says.
+/// What the file system says, or that it would be in a folder of another user.
 pub fn make_folder(folder: &Path, patience: Patience) -> Result<()> {
+    if let Some((closed, owner)) = closed_by_another(folder) {
+        let why = format!(
+            "this folder is of user {owner} and closed to others: name a folder of your own (--ft-energy-dir), or the site one \
+             for each user (runs.dir with {{user}})"
+        );
+        return Err(Error::at(&closed)(io::Error::new(ErrorKind::PermissionDenied, why)));
+    }
     let make = || fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     patience.with(make).map_err(Error::at(folder))
+}
+
+/// The folder above a new one that belongs to another user and lets nobody else in: no trouble that passes.
+fn closed_by_another(folder: &Path) -> Option<(PathBuf, u32)> {
+    let (above, meta) = folder.ancestors().find_map(|above| Some((above, fs::metadata(above).ok()?)))?;
+    let me = nix::unistd::geteuid().as_raw();
+    let is_closed = meta.uid() != me
+        && me != 0
+        && nix::unistd::eaccess(above, AccessFlags::W_OK | AccessFlags::X_OK) == Err(nix::errno::Errno::EACCES);
+    is_closed.then(|| (above.to_path_buf(), meta.uid()))
 }
 
 /// Makes this node ask the server for a folder's content: a node that changes a folder drops its cache of it.

@@ -8,7 +8,10 @@ pub fn init_post_opt() -> Result<(), String> {
     if inside_a_job() {
         return Ok(());
     }
-    if submit::request()?.is_some_and(|request| submit::asked_by_user(&request)) {
+    if let Some(request) = submit::request()?.filter(submit::asked_by_user) {
+        if request.settings.contains_key("ft-energy-require") {
+            return Err("--ft-energy-require: only batch jobs are protected; accepted: sbatch".to_owned());
+        }
         crate::inform("only batch jobs are protected; this step runs as written");
     }
     Ok(())

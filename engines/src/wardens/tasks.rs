@@ -186,7 +186,10 @@ impl State {
         let running: Running =
             known.iter().filter(|(_, t)| t.ended.is_none()).map(|(id, t)| (*id, t.member.clone())).collect();
         match running.is_empty() {
-            true => Err("no task of a step runs now: there is nothing to dump".to_string()),
+            true => Err(
+                "its script has the word srun, so its steps are dumped and not the script itself, and none runs now"
+                    .to_string(),
+            ),
             false => Ok((running, ended)),
         }
     }
