@@ -24,12 +24,12 @@ pub enum Error {
         source: io::Error,
     },
     /// A call to the storage hangs.
-    #[error("the storage does not answer: {what} has taken longer than {limit_s} s")]
+    #[error("the storage does not answer: {what} {}", waited(*waited_s))]
     Stalled {
         /// What was to be done.
         what: &'static str,
         /// For how long it was waited, s.
-        limit_s: f64,
+        waited_s: f64,
     },
     /// A file has changed.
     #[error("{}: {what}", path.display())]
@@ -60,5 +60,14 @@ impl Error {
     /// Whether a newer holder has the run.
     pub fn is_superseded(&self) -> bool {
         matches!(self, Error::Superseded { .. })
+    }
+}
+
+/// Why a call was given up after so long, s.
+fn waited(waited_s: f64) -> String {
+    if waited_s < 1.0 {
+        "comes after a call that hangs".into()
+    } else {
+        format!("has taken longer than {waited_s:.0} s")
     }
 }

@@ -1,7 +1,7 @@
 //! Writes into a run's token which of its processes have to end, for those that Slurm may no longer be able to end.
 
 use crate::take_up::write_token;
-use crate::{Holder, Patience};
+use crate::{Holder, Patience, Worker};
 use fencing::{FILE, LOOK, Placement, Token};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// Time in which a process notices that its placement is over, and ends.
 const NOTICED: Duration = LOOK.saturating_add(Duration::from_secs(1));
 
+/// How long the end of a placement waits for a storage that does not get on.
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// The placements that one holder gives out.
 #[derive(Clone)]
 pub struct Placements {
@@ -18,6 +21,9 @@ pub struct Placements {
     holder: Holder,
     since: Instant,
     token: Arc<Mutex<Token>>,
+    /// Writes the token.
+    worker: Worker,
+    limit: Duration,
 }
 
 impl Placements {
@@ -26,7 +32,8 @@ impl Placements {
         let number = holder.number().unwrap_or(0);
         let token = Token { version: protocol::VERSION, holder: number, ..Token::default() };
         let (run, holder) = (run.to_path_buf(), holder.clone());
-        Placements { run, holder, since: Instant::now(), token: Arc::new(Mutex::new(token)) }
+        let token = Arc::new(Mutex::new(token));
+        Placements { run, holder, since: Instant::now(), token, worker: Worker::start(), limit: LIMIT }
     }
 
     /// A placement for a process that is started in a place now.
@@ -64,8 +71,11 @@ impl Placements {
         if *token == before {
             return;
         }
-        let shown = self.holder.show();
-        if let Err(e) = shown.and_then(|()| write_token(&self.run, FILE, &token, Patience::SHORT)) {
+        let (run, holder, token) = (self.run.clone(), self.holder.clone(), token.clone());
+        let write = move || holder.show().and_then(|()| write_token(&run, FILE, &token, Patience::SHORT));
+        if let Err(e) =
+            self.worker.ask("telling that a placement is over", self.limit, write).and_then(|written| written)
+        {
             tracing::warn!(%e, "who was started before is not told that its placement is over");
         }
     }
@@ -103,5 +113,18 @@ mod tests {
         std::fs::write(run.path().join(FILE), "").unwrap();
         let third = placements(run.path());
         assert!(again.is_over() && !third.of("0.g0").is_over());
+    }
+
+    #[test]
+    fn a_storage_that_hangs_keeps_no_run_from_its_end() {
+        let run = tempfile::tempdir().unwrap();
+        let own = Placements { limit: Duration::from_millis(200), ..placements(run.path()) };
+        let token = run.path().join(FILE);
+        std::fs::remove_file(&token).unwrap();
+        // Whoever opens it waits for a writer.
+        nix::unistd::mkfifo(&token, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let begun = Instant::now();
+        own.end();
+        assert!(begun.elapsed() < Duration::from_secs(20));
     }
 }

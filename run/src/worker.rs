@@ -83,7 +83,7 @@ impl Worker {
             let limit_now = if self.stalled.load(Ordering::SeqCst) { Duration::ZERO } else { limit };
             match answered.recv_timeout(LOOK.min(limit_now.saturating_sub(since.elapsed()))) {
                 Ok(answer) => return Ok(answer),
-                Err(RecvTimeoutError::Disconnected) => return Err(stalled(what, limit)),
+                Err(RecvTimeoutError::Disconnected) => return Err(stalled(what, since.elapsed())),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let now = self.pulse.count();
@@ -91,14 +91,14 @@ impl Worker {
                 (beats, since) = (now, Instant::now());
             } else if since.elapsed() >= limit_now {
                 self.stalled.store(true, Ordering::SeqCst);
-                return Err(stalled(what, limit));
+                return Err(stalled(what, since.elapsed()));
             }
         }
     }
 }
 
-fn stalled(what: &'static str, limit: Duration) -> Error {
-    Error::Stalled { what, limit_s: limit.as_secs_f64() }
+fn stalled(what: &'static str, waited: Duration) -> Error {
+    Error::Stalled { what, waited_s: waited.as_secs_f64() }
 }
 
 #[cfg(test)]
