@@ -37,7 +37,7 @@ pub fn run(args: &ConfirmOffArgs, client: &Client) -> Result<i32, Failure> {
             Ok(OffReply { is_new: true }) => Outcome::Confirmed,
             Ok(OffReply { is_new: false }) => Outcome::Known,
             Err(wire::Error::Refused { text, .. }) => Outcome::Refused(text),
-            Err(e) => return Err(anyhow::Error::from(e).into()),
+            Err(e) => Outcome::Refused(e.to_string()),
         };
         outcomes.insert(node, outcome);
     }

@@ -133,7 +133,9 @@ enum Command {
     /// A run begins again only when its old nodes are known to have stopped. Where neither a lease nor a power
     /// controller shows it, its output says so and it waits. Cut the power of the node by hand first: one that is only
     /// cut off still runs the job, and two of it would then write the same files. A node that is heard, or that
-    /// another node reaches, is refused.
+    /// the controller or a witness reaches, is refused. Slurm is told that the node is down: nothing there goes on,
+    /// whoever's it is. Where about half of all nodes are silent and this makes them fewer, those that nobody
+    /// reaches are found dead as well. A controller that is restarted has to be told again.
     ///
     ///   joulepoint confirm-off n3 n4
     ///

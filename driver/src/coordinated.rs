@@ -12,7 +12,7 @@ use crate::orders::Desk;
 use crate::ports::{Happening, Ports, Unprepared};
 use crate::protection::{EXIT_NOT_PROTECTED, Guard};
 use crate::setup::{
-    COMPLETED, EXIT_NOT_RESTORED, LONGEST_CUT_S, Outcome, REPEATED_WORK, Setup, ends_at, not_by, rolled_back,
+    COMPLETED, EXIT_NOT_RESTORED, LONGEST_CUT_S, Limit, Outcome, REPEATED_WORK, Setup, not_by, rolled_back,
 };
 use policy::decide::{Action, Situation, Why, decide};
 use protocol::{Event, FailureKind, Manifest, Order, Phase};
@@ -59,8 +59,7 @@ struct Driver<'a> {
     /// When this wrapper began; or the one before, until the program is started.
     begun_s: f64,
     not_before_s: f64,
-    /// When the job's time is up, as Slurm said last.
-    end_s: Option<f64>,
+    limit: Limit,
     final_line_taken: bool,
     crashes: u32,
     /// How the script has ended, until it is started again.
@@ -94,7 +93,7 @@ pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
         life_s: now_s,
         begun_s: setup.prospect.before.map_or(now_s, |(begun_s, _)| begun_s),
         not_before_s: f64::NEG_INFINITY,
-        end_s: setup.end_s,
+        limit: Limit::new(now_s, setup.end_s),
         final_line_taken: false,
         crashes: 0,
         exited: None,
@@ -333,7 +332,7 @@ impl Driver<'_> {
             last_line_s: self.line_s,
             interval_s: self.adaptation.interval_s(),
             checkpoint_s: self.adaptation.checkpoint_s(),
-            end_s: self.end_s,
+            end_s: self.limit.end_s,
             margin_s: self.setup.margin_s,
             remaining_work_s: None,
             restart_s: self.adaptation.restart_s(),
@@ -342,7 +341,7 @@ impl Driver<'_> {
         });
         match decision.action {
             Action::Checkpoint(_) if now_s < self.not_before_s => next_cut_s.min(self.not_before_s),
-            Action::Checkpoint(_) if self.end_has_moved() => now_s,
+            Action::Checkpoint(why) if self.end_has_moved(now_s, why == Why::BeforeEnd) => now_s,
             Action::Checkpoint(why) => {
                 self.begin(why, &decision.reason);
                 self.ports.clock.now_s() + LONGEST_CUT_S.min(self.setup.checkpoint_limit_s)
@@ -351,7 +350,7 @@ impl Driver<'_> {
                 self.reasoned("wait", decision.reason);
                 next_cut_s.min(until_s)
             }
-            Action::Rest if self.end_s.is_some_and(|end_s| now_s >= end_s) && self.end_has_moved() => now_s,
+            Action::Rest if self.limit.is_over(now_s) && self.end_has_moved(now_s, false) => now_s,
             Action::Rest => {
                 self.reasoned("rest", decision.reason);
                 next_cut_s
@@ -359,9 +358,9 @@ impl Driver<'_> {
         }
     }
 
-    /// Whether the time limit was changed: Slurm is asked as often as checkpoints are made, and where it should have ended.
-    fn end_has_moved(&mut self) -> bool {
-        let has_moved = ends_at(&mut self.end_s, self.ports.cluster.end_s());
+    /// Whether the time limit was changed, by Slurm's word.
+    fn end_has_moved(&mut self, now_s: f64, is_near: bool) -> bool {
+        let has_moved = self.limit.is_due(now_s, is_near) && self.limit.told(now_s, self.ports.cluster.end_s());
         self.final_line_taken &= !has_moved;
         has_moved
     }

@@ -90,8 +90,8 @@ pub struct Guard {
     /// From when on a failure costs each group its work, s: the newest checkpoint, or the moment it went on from one.
     newest_s: BTreeMap<usize, f64>,
     /// What was said of a checkpoint that failed, and the loss that was said last since the newest that did not, s.
-    said: String,
-    said_loss_s: f64,
+    said: BTreeMap<usize, String>,
+    said_loss_s: BTreeMap<usize, f64>,
     /// What its user can do if none comes.
     cure: String,
     /// From what none protects it.
@@ -127,8 +127,8 @@ impl Guard {
             last_begun_s: None,
             longest_gap_s: 0.0,
             newest_s: BTreeMap::new(),
-            said: String::new(),
-            said_loss_s: 0.0,
+            said: BTreeMap::new(),
+            said_loss_s: BTreeMap::new(),
             cure: prospect.protection.cure.clone(),
             but: prospect.but.clone(),
         }
@@ -187,8 +187,8 @@ impl Guard {
 
     /// A checkpoint is complete.
     pub fn committed(&mut self, of: Committed) -> Option<Event> {
-        self.said.clear();
-        self.said_loss_s = 0.0;
+        self.said.remove(&of.group);
+        self.said_loss_s.remove(&of.group);
         self.newest_s.insert(of.group, of.begun_s);
         if self.groups == 1
             && let Some(before_s) = self.last_begun_s.replace(of.begun_s)
@@ -218,14 +218,14 @@ impl Guard {
     /// A checkpoint failed: a reason is said once, and again after one that was complete; what a failure costs by now is
     /// said each time that it has doubled.
     pub fn failed(&mut self, now_s: f64, group: Option<usize>, reason: &str) -> Option<Event> {
-        let is_new = self.said != reason;
-        self.said = reason.to_string();
+        let number = group.unwrap_or(0);
+        let is_new = self.said.insert(number, reason.to_string()).is_none_or(|before| before != reason);
         let whose = group.map_or_else(String::new, |group| format!(" of group {group}"));
         if self.protection.state == ProtectionState::Protected {
             if is_new {
                 protocol::say!("joulepoint: a checkpoint{whose} failed: {reason}; earlier ones stay valid");
             }
-            return self.grows(now_s, group.unwrap_or(0), &whose);
+            return self.grows(now_s, number, &whose);
         }
         if !is_new {
             return None;
@@ -242,8 +242,8 @@ impl Guard {
         }
         self.have.insert(group, Some(lost_s));
         self.protection.largest_loss_s = Some(lost_s);
-        if lost_s >= 2.0 * self.said_loss_s {
-            self.said_loss_s = lost_s;
+        if lost_s >= 2.0 * self.said_loss_s.get(&group).copied().unwrap_or(0.0) {
+            self.said_loss_s.insert(group, lost_s);
             let (at, costs) = (clock(newest_s), spoken(lost_s));
             protocol::say!(
                 "joulepoint: no checkpoint{whose} since {at}: a failure costs {costs} of work by now, and more until one is made"

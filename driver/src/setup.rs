@@ -78,14 +78,41 @@ pub struct Started {
 /// A change of the end of a job below this is none, s.
 const SAME_END_S: f64 = 2.0;
 
-/// Takes in when the job's time is up by Slurm's word, s since the epoch; whether that is news.
-pub(crate) fn ends_at(end_s: &mut Option<f64>, told_s: Option<f64>) -> bool {
-    let is_new = told_s.is_some_and(|now| end_s.is_none_or(|before| (now - before).abs() > SAME_END_S));
-    if is_new {
-        tracing::info!(before_s = *end_s, told_s, "the time limit of the job has changed");
-        *end_s = told_s;
+/// Time between two questions about it, s: no more than one for each checkpoint either.
+const ASKED_S: f64 = 30.0;
+
+/// When a job's time is up, as Slurm said last, and when it was asked, s since the epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub end_s: Option<f64>,
+    asked_s: f64,
+}
+
+impl Limit {
+    pub fn new(now_s: f64, end_s: Option<f64>) -> Limit {
+        Limit { end_s, asked_s: now_s }
     }
-    is_new
+
+    /// Whether Slurm is to be asked again: now and then, and before what is done because the end is near.
+    pub fn is_due(&self, now_s: f64, is_near: bool) -> bool {
+        is_near || now_s - self.asked_s >= ASKED_S
+    }
+
+    /// Whether the job should have ended, by what is known.
+    pub fn is_over(&self, now_s: f64) -> bool {
+        self.end_s.is_some_and(|end_s| now_s >= end_s)
+    }
+
+    /// Takes in what Slurm says; whether that is news.
+    pub fn told(&mut self, now_s: f64, told_s: Option<f64>) -> bool {
+        self.asked_s = now_s;
+        let is_new = told_s.is_some_and(|now| self.end_s.is_none_or(|before| (now - before).abs() > SAME_END_S));
+        if is_new {
+            tracing::info!(before_s = self.end_s, told_s, "the time limit of the job has changed");
+            self.end_s = told_s;
+        }
+        is_new
+    }
 }
 
 /// How a driver leaves its run.
@@ -144,16 +171,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_another_end_of_the_job_is_news() {
-        let mut end_s = Some(1000.0);
+    fn only_another_end_of_the_job_is_news_and_slurm_is_asked_now_and_then() {
+        let mut limit = Limit::new(0.0, Some(1000.0));
         for (told_s, is_news, after_s) in [
             (None, false, Some(1000.0)),
             (Some(1001.0), false, Some(1000.0)),
             (Some(5000.0), true, Some(5000.0)),
             (Some(100.0), true, Some(100.0)),
         ] {
-            assert_eq!((ends_at(&mut end_s, told_s), end_s), (is_news, after_s), "{told_s:?}");
+            assert_eq!((limit.told(10.0, told_s), limit.end_s), (is_news, after_s), "{told_s:?}");
         }
-        assert!(ends_at(&mut None, Some(7.0)), "a job without an end has got one");
+        assert!(Limit::new(0.0, None).told(1.0, Some(7.0)), "a job without an end has got one");
+        assert!(!limit.is_due(10.0 + ASKED_S - 1.0, false) && limit.is_due(10.0 + ASKED_S, false));
+        assert!(limit.is_due(10.0, true));
     }
 }

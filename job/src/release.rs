@@ -26,7 +26,7 @@ const SAID_EVERY_S: f64 = 60.0;
 
 /// What ends a wait that may last.
 const CURE: &str =
-    "it goes on when the node boots, or an operator has cut its power and says so (joulepoint confirm-off)";
+    "it goes on when the node is heard again, or an operator has cut its power and says so (joulepoint confirm-off)";
 
 /// How a wait has ended.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -222,8 +222,8 @@ impl Holder {
     fn go_on(&self, of: Incarnation) -> usize {
         self.metering.look();
         let mut lives = self.lives.lock();
-        let meters = self.metering.lock();
-        lives.go_on(&meters.processes, of)
+        let processes = self.metering.lock().processes.clone();
+        lives.go_on(&processes, of, |pids| self.metering.strays(of.job, pids))
     }
 
     /// Ends what is left of a job's lives up to one; how many processes are left. One whose life is not known is ended

@@ -191,11 +191,13 @@ impl Lives {
     }
 
     /// Lets those go on that were stopped by us; all of a life that was stopped by an earlier life of this service.
-    pub fn go_on(&mut self, processes: &Processes, of: Incarnation) -> usize {
+    /// What `left` finds has left the trees of its steps.
+    pub fn go_on(&mut self, processes: &Processes, of: Incarnation, left: impl FnOnce(&[i32]) -> Vec<i32>) -> usize {
         let mut stopped = self.stopped.remove(&of).unwrap_or_default();
         if self.inherited.remove(&of) {
             let mut all = self.pids(processes, of, true);
             all.extend(self.strays(processes, of, |uid| uid != 0));
+            all.extend(left(&all));
             stopped.extend(all.into_iter().filter_map(|pid| Some((pid, start_ticks(&self.proc_root, pid)?))));
         }
         self.let_stepds_go_on(processes, of);
@@ -449,7 +451,7 @@ mod tests {
         assert_eq!(lives.stop(of(0), &pids, |_| pids.clone()), 1);
         wait_for(&all[0], b'T');
         assert_eq!(lives.stop(of(0), &pids, |_| pids.clone()), 0, "it is stopped");
-        assert_eq!(lives.go_on(&Processes::default(), of(0)), 1);
+        assert_eq!(lives.go_on(&Processes::default(), of(0), |_| Vec::new()), 1);
         wait_for(&all[0], b'S');
         assert_eq!(state_of(&all[1]), Some(b'T'));
         assert_eq!(lives.end(of(0), &pids, |_| vec![pids[0]]), 1, "the other is no longer the job's");

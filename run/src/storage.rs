@@ -64,9 +64,15 @@ pub fn make_folder(folder: &Path, patience: Patience) -> Result<()> {
 
 /// The folder above a new one that belongs to another user and lets nobody else in: no trouble that passes.
 fn closed_by_another(folder: &Path) -> Option<(PathBuf, u32)> {
-    let (above, meta) = folder.ancestors().find_map(|above| Some((above, fs::metadata(above).ok()?)))?;
+    let (above, meta) = folder.ancestors().find_map(|above| match fs::metadata(above) {
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => None,
+        // Any other error is a trouble of the storage.
+        found => Some((above, found.ok())),
+    })?;
+    let meta = meta?;
     let me = nix::unistd::geteuid().as_raw();
-    let is_closed = meta.uid() != me
+    // Where a file system is to be mounted, a folder of root's is seen before.
+    let is_closed = ![me, 0].contains(&meta.uid())
         && me != 0
         && nix::unistd::eaccess(above, AccessFlags::W_OK | AccessFlags::X_OK) == Err(nix::errno::Errno::EACCES);
     is_closed.then(|| (above.to_path_buf(), meta.uid()))

@@ -60,11 +60,7 @@ pub async fn serve(site: Site) -> Result<()> {
     let listener = socket.listen(BACKLOG).with_context(|| format!("controller.listen = {address}"))?;
     let acts = Acts {
         watching: parts.watching.clone(),
-        looks: Looks {
-            watching: parts.watching.clone(),
-            slurm: slurm.clone(),
-            munge_socket: site.munge_socket.clone(),
-        },
+        looks: parts.looks.clone(),
         slurm: slurm.clone(),
         store,
         reader,
@@ -138,6 +134,11 @@ fn all(site: &Arc<Site>, slurm: &Slurm, store: &Arc<Mutex<Store>>, reader: &Arc<
             access: access.clone(),
             known: Mutex::default(),
             fingerprints: Mutex::default(),
+        }),
+        looks: Arc::new(Looks {
+            watching: watching.clone(),
+            slurm: slurm.clone(),
+            munge_socket: site.munge_socket.clone(),
         }),
         counter: Arc::new(Counter { engines: Engines::default(), site: site.clone(), watching: watching.clone() }),
         accounting: Arc::new(Accounting {

@@ -9,7 +9,7 @@ use crate::metrics::Ended;
 use crate::metrics::exposed::{Counts, Planning};
 use crate::orders::Orders;
 use crate::steering::Steering;
-use crate::watching::Watching;
+use crate::watching::{Looks, Watching};
 use axum::extract::FromRef;
 use broker::Broker;
 use config::Site;
@@ -47,6 +47,7 @@ parts! {
     reporter: Reporter,
     writer: Writer,
     watching: Watching,
+    looks: Looks,
     access: Access,
     users: Users,
     orders: Orders,

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::submit;
+use protocol::Source;
 
 /// Checks the request of an `srun` that makes its own job.
 pub fn init_post_opt() -> Result<(), String> {
@@ -9,7 +10,8 @@ pub fn init_post_opt() -> Result<(), String> {
         return Ok(());
     }
     if let Some(request) = submit::request()?.filter(submit::asked_by_user) {
-        if request.settings.contains_key("ft-energy-require") {
+        // What the environment says is meant for sbatch.
+        if request.settings.get("ft-energy-require").is_some_and(|asked| asked.source == Source::Option) {
             return Err("--ft-energy-require: only batch jobs are protected; accepted: sbatch".to_owned());
         }
         crate::inform("only batch jobs are protected; this step runs as written");

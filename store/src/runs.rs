@@ -116,9 +116,10 @@ impl Store {
         self.connection().query_map(&sql, params![most], open)
     }
 
-    /// Notes that Slurm says that a run's job is its owner's, and who pays for it in which partition.
+    /// Notes that Slurm says that a run's job is its owner's, and who pays for it in which partition, where it says that.
     pub fn verify(&self, key: &RunKey, account: &str, partition: &str) -> Result<()> {
-        let sql = "UPDATE runs SET verified = 1, account = ?3, \"partition\" = ?4 WHERE cluster = ?1 AND run = ?2";
+        let sql = "UPDATE runs SET verified = 1, account = CASE WHEN ?3 = '' THEN account ELSE ?3 END,
+            \"partition\" = CASE WHEN ?4 = '' THEN \"partition\" ELSE ?4 END WHERE cluster = ?1 AND run = ?2";
         self.connection().execute(sql, params![key.cluster, key.run, account, partition])?;
         self.runs_changed();
         Ok(())

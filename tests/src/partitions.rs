@@ -191,7 +191,7 @@ pub fn off_by_a_persons_word(site: &mut Site, lasts: Duration) -> Result<()> {
     let before = site.report(job)?.context("a report")?;
     ensure!(before["total"]["failures"] == 0 && site.state(job)? == "RUNNING", "half of all nodes were set down");
     let say = |user: &str, node: &str| site.joulepoint(user, &["confirm-off", node]);
-    for (user, node, why) in [(ALICE, &dead[0], "may not"), ("root", &well[0], "it was heard")] {
+    for (user, node, why) in [(ALICE, &dead[0], "may not"), ("root", &well[0], "reaches it")] {
         let refused = say(user, node)?;
         let told = String::from_utf8_lossy(&refused.stdout).into_owned();
         ensure!(refused.status.code() == Some(1) && told.contains(why), "{user} of {node}: {told}");

@@ -74,9 +74,9 @@ pub enum Released {
 pub enum NotOff {
     /// Nothing is known of such a node.
     Unknown,
-    /// It was heard so long ago, s.
+    /// It was to be heard so lately, s, that nobody misses it.
     Heard {
-        /// How long ago.
+        /// How long ago it was heard, or began to be waited for.
         ago_s: f64,
     },
     /// It is silent, but this witness, or the controller, reaches it.
@@ -90,7 +90,7 @@ impl std::fmt::Display for NotOff {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             NotOff::Unknown => f.write_str("nothing was ever heard of it"),
-            NotOff::Heard { ago_s } => write!(f, "it was heard {ago_s:.0} s ago"),
+            NotOff::Heard { ago_s } => write!(f, "it is not missed: it was heard or asked for {ago_s:.0} s ago"),
             NotOff::Reached { by } => write!(f, "{by} reaches it"),
         }
     }
@@ -177,7 +177,8 @@ pub struct Known {
 }
 
 impl Known {
-    fn witnesses(&self) -> BTreeSet<String> {
+    /// All of them.
+    pub fn witnesses(&self) -> BTreeSet<String> {
         self.named.iter().flat_map(|n| &n.witnesses).cloned().collect()
     }
 
@@ -351,8 +352,10 @@ impl Nodes {
         }
         let well: Vec<&str> = self.nodes.iter().filter(|(_, n)| is_well(n)).map(|(name, _)| name.as_str()).collect();
         let chosen = witnesses::choose(name, &now, &well);
-        // Fewer witnesses would be easier to lose all at once: those that may come back are kept.
-        if chosen == now || chosen.len() < now.len() {
+        // Fewer witnesses would be easier to lose all at once: those that may come back are kept, as long as the loss of one
+        // more leaves a majority.
+        let well_now = now.iter().filter(|w| well.contains(&w.as_str())).count();
+        if chosen == now || chosen.len() < now.len() && well_now > majority(now.len()) {
             return false;
         }
         let Some(node) = self.nodes.get_mut(name) else { return false };
@@ -522,7 +525,13 @@ impl Nodes {
         if let State::Reached { by, .. } = &node.state {
             return Err(NotOff::Reached { by: by.clone() });
         }
-        Ok(self.powered_off(now_s, name))
+        let mut actions = self.powered_off(now_s, name);
+        if let Some(node) = self.nodes.get_mut(name).filter(|_| !actions.is_empty()) {
+            // What a look shows that began before is over with it.
+            node.known.epoch += 1;
+            actions.insert(0, Action::Keep { node: name.to_string() });
+        }
+        Ok(actions)
     }
 
     /// Whether nothing of an incarnation that has to end goes on at a node. From now on the node is told to end it, which is to be

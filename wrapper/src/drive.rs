@@ -1,7 +1,7 @@
 //! Takes a run up, plans it, and follows it to its end with the driver that the plan asks for.
 
 use crate::clean;
-use crate::former::{Former, has_completed};
+use crate::former::{Former, Named, name};
 use crate::planned::{Asked, Planned, plan, resume};
 use config::Site;
 use driver::groups::place::Places;
@@ -23,7 +23,7 @@ use job::identity::Identity;
 use job::leavings::Asker;
 use job::lend::Lender;
 use job::nodes::{Local, Nodes};
-use job::release::{Release, Releasing};
+use job::release::{self, Release, Releasing};
 use job::run_folder::RunFolder;
 use job::writers;
 use nix::sys::signal::{SigSet, Signal};
@@ -125,30 +125,23 @@ impl<'a> Run<'a> {
         let signals = become_driver()?;
         let slurm = Arc::new(Slurm::new(site.slurm_bin.clone()));
         let runs = me.runs_folder(settings, site);
-        let (mut run, mut found) = me.run_name(&runs, attempt > 0).map_err(io::Error::other)?;
-        if found && me.job.is_some() && attempt == 0 && has_completed(&runs.join(&me.cluster).join(&run)) {
-            protocol::say!(
-                "joulepoint: this job had completed (run {run}) and was requeued: it begins anew, as Slurm has it"
-            );
-            (run, found) = (me.new_run_name(), false);
-        } else if (me.restart_count > 0 || attempt > 0) && !found {
-            protocol::say!(
-                "joulepoint: nothing of an earlier start of this job is in {}; it begins anew",
-                runs.display()
-            );
-        }
+        let Named { run, found, over } = name(me, &runs, attempt, &slurm).map_err(io::Error::other)?;
         *resumes = found;
         let key = RunKey { cluster: me.cluster.clone(), run };
-        let name = format!("{}/{}", key.cluster, key.run);
-        mark(&name);
+        let whole = format!("{}/{}", key.cluster, key.run);
+        mark(&whole);
         let path = runs.join(&key.cluster).join(&key.run);
         let (mut folder, records) = match RunFolder::take_up(&path, settings.keep, &me.claim()) {
             Err(e) if e.is_superseded() => return Err(NotNow::Leave(superseded())),
             taken => taken.map_err(io::Error::other)?,
         };
         let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
-        let controller = Arc::new(Controller::new(client, name, me.restart_count));
-        let former = Former::read(&records, found, me);
+        let controller = Arc::new(Controller::new(client, whole, me.restart_count));
+        let mut former = Former::read(&records, found, me);
+        if let Some(over) = over {
+            // Something of the life that has completed may go on where nobody reaches it.
+            former.nodes = release::former(&over.records, me);
+        }
         let holder = folder.holder().number();
         folder.deliver_by(Courier::start(controller.clone(), spool(site, me, &controller), key, holder, records));
         let (post, clock) = mail::queue();

@@ -8,7 +8,8 @@ use job::identity::Identity;
 use job::release;
 use options::Engine;
 use protocol::{Event, FailureKind, FormerNode, Record};
-use run::Patience;
+use run::{History, Patience};
+use slurm::{Accounted, JobState, Slurm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -50,12 +51,60 @@ impl Former {
     }
 }
 
-/// Whether the last life of a run has completed: whoever requeues such a job wants all of it again.
-pub(crate) fn has_completed(run: &Path) -> bool {
-    let history = run::history::read(run, Patience::LONG).unwrap_or_default();
-    let last = history.records.iter().rev().map(|r| &r.event);
-    let mut life = last.take_while(|e| !matches!(e, Event::Started { .. }));
-    life.any(|e| matches!(e, Event::Ended { state, .. } if state == COMPLETED))
+/// Which run a wrapper takes up.
+pub(crate) struct Named {
+    pub(crate) run: String,
+    /// Whether it is there, and goes on.
+    pub(crate) found: bool,
+    /// The one before it, if that has completed.
+    pub(crate) over: Option<History>,
+}
+
+/// Says which run a wrapper takes up, and why if it begins one although the job was started before.
+///
+/// # Errors
+/// What the file system says.
+pub(crate) fn name(me: &Identity, runs: &Path, attempt: u32, slurm: &Slurm) -> run::Result<Named> {
+    let (run, found) = me.run_name(runs, attempt > 0)?;
+    let over = match me.job {
+        Some(_) if found => completed(&runs.join(&me.cluster).join(&run), me, slurm)?,
+        _ => None,
+    };
+    if over.is_some() {
+        protocol::say!(
+            "joulepoint: this job had completed (run {run}) and was requeued: it begins anew, as Slurm has it"
+        );
+        return Ok(Named { run: me.new_run_name(), found: false, over });
+    }
+    if (me.restart_count > 0 || attempt > 0) && !found {
+        let runs = runs.display();
+        protocol::say!("joulepoint: nothing of an earlier start of this job is in {runs}; it begins anew");
+    }
+    Ok(Named { run, found, over })
+}
+
+/// The history of a run whose last life before this one has completed: whoever requeues such a job wants all of it again.
+/// None of one that is to go on: where accounting says that Slurm ended the life, its node died after its last word.
+///
+/// # Errors
+/// What the file system says.
+fn completed(run: &Path, me: &Identity, slurm: &Slurm) -> run::Result<Option<History>> {
+    let history = run::history::read(run, Patience::LONG)?;
+    let is_own = |e: &Event| matches!(e, Event::Started { restart_count, .. } if *restart_count == me.restart_count);
+    let last = || history.records.iter().rev().map(|r| &r.event);
+    let mut life = last().take_while(|e| !matches!(e, Event::Started { .. }));
+    let says_so = life.any(|e| matches!(e, Event::Ended { state, .. } if state == COMPLETED));
+    let is_this = last().find(|e| matches!(e, Event::Started { .. })).is_some_and(is_own);
+    if !says_so || is_this {
+        return Ok(None);
+    }
+    let lives = slurm.accounted(me.job.unwrap_or(0)).unwrap_or_default();
+    let ended = lives.iter().rev().find(|life| life.end_s.is_some());
+    // What Slurm itself has put back; one that a person requeues is REQUEUED there.
+    let by_slurm = |life: &Accounted| {
+        matches!(life.state, JobState::NodeFail | JobState::BootFail | JobState::Preempted | JobState::Timeout)
+    };
+    Ok((!ended.is_some_and(by_slurm)).then_some(history))
 }
 
 /// What a plan has set.

@@ -15,7 +15,7 @@ use crate::orders::Desk;
 use crate::ports::{Happening, Unprepared};
 use crate::protection::{EXIT_NOT_PROTECTED, Guard};
 use crate::setup::{
-    COMPLETED, EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, LONGEST_CUT_S, Outcome, SUPERSEDED, Setup,
+    COMPLETED, EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, LONGEST_CUT_S, Limit, Outcome, SUPERSEDED, Setup,
     ended_as, failure, rolled_back,
 };
 use protocol::{Event, FailureKind, Manifest, Phase};
@@ -57,8 +57,7 @@ pub struct Groups<'a> {
     pub(super) calls: BTreeMap<u64, f64>,
     /// Those of them that the script has asked to end.
     pub(super) ending: BTreeSet<u64>,
-    /// When the job's time is up, as Slurm said last.
-    pub(super) end_s: Option<f64>,
+    pub(super) limit: Limit,
     /// When this wrapper took the run up.
     pub(super) started_s: f64,
     /// How often in a row the run was handed back since no relay could begin.
@@ -100,7 +99,7 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &Before, ports: GroupP
         idle: BTreeSet::new(),
         calls: BTreeMap::new(),
         ending: BTreeSet::new(),
-        end_s: setup.end_s,
+        limit: Limit::new(now_s, setup.end_s),
         started_s: now_s,
         unserved: before.unserved,
         aside: BTreeSet::new(),

@@ -9,7 +9,7 @@ use crate::ledger::Used;
 use crate::orders::leaving;
 use crate::ports::Saved;
 use crate::protection::Committed;
-use crate::setup::{Outcome, RETRY_PAUSE_S, ends_at};
+use crate::setup::{Outcome, RETRY_PAUSE_S};
 use policy::decide::{Action, Situation, Why, decide};
 use protocol::{Event, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ impl Groups<'_> {
             last_line_s: g.paced_s,
             interval_s: g.adaptation.interval_s(),
             checkpoint_s: g.adaptation.checkpoint_s(),
-            end_s: self.end_s,
+            end_s: self.limit.end_s,
             margin_s: self.setup.margin_s,
             remaining_work_s: None,
             restart_s: g.adaptation.restart_s(),
@@ -82,8 +82,8 @@ impl Groups<'_> {
         });
         let not_before_s = g.not_before_s;
         match decision.action {
-            Action::Checkpoint(_) if now_s >= not_before_s && self.end_has_moved() => now_s,
-            Action::Rest if self.end_s.is_some_and(|end_s| now_s >= end_s) && self.end_has_moved() => now_s,
+            Action::Checkpoint(Why::BeforeEnd) if self.end_has_moved(now_s, true) => now_s,
+            Action::Rest if self.limit.is_over(now_s) && self.end_has_moved(now_s, false) => now_s,
             Action::Checkpoint(Why::BeforeEnd) => {
                 self.all.iter_mut().for_each(|g| g.final_line_taken = true);
                 let then = if self.setup.requeue_at_end { Then::BeforeEnd } else { Then::Stay };
@@ -100,6 +100,7 @@ impl Groups<'_> {
             }
             // Only a line counts, and the change that lets all groups make one wakes this one.
             Action::Checkpoint(_) if self.is_together() => f64::INFINITY,
+            Action::Checkpoint(_) if self.end_has_moved(now_s, false) => now_s,
             Action::Checkpoint(_) => {
                 self.begin(group, &decision.reason);
                 f64::INFINITY
@@ -109,9 +110,9 @@ impl Groups<'_> {
         }
     }
 
-    /// Whether the time limit was changed: Slurm is asked as often as checkpoints are made, and where it should have ended.
-    fn end_has_moved(&mut self) -> bool {
-        let has_moved = ends_at(&mut self.end_s, self.ports.cluster.end_s());
+    /// Whether the time limit was changed, by Slurm's word.
+    fn end_has_moved(&mut self, now_s: f64, is_near: bool) -> bool {
+        let has_moved = self.limit.is_due(now_s, is_near) && self.limit.told(now_s, self.ports.cluster.end_s());
         self.all.iter_mut().for_each(|g| g.final_line_taken &= !has_moved);
         has_moved
     }

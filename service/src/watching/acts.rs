@@ -55,7 +55,7 @@ fn is_running(run: &OpenRun) -> bool {
 /// What acts on nodes and runs.
 pub(crate) struct Acts {
     pub watching: Arc<Watching>,
-    pub looks: Looks,
+    pub looks: Arc<Looks>,
     pub slurm: Slurm,
     pub store: Arc<Mutex<Store>>,
     /// For the looks at the cluster.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use watch::nodes::Action;
+use watch::testimony::is_reached;
 
 /// Longest wait for a witness: it looks itself for more than a second.
 const WITNESS_LIMIT: Duration = Duration::from_millis(2000);
@@ -37,11 +38,9 @@ impl Looks {
         witnesses: &BTreeSet<String>,
         ended: &BTreeSet<Incarnation>,
     ) -> (Vec<Action>, bool) {
-        let known = self.watching.slurmds.lock().get(node).cloned();
         // A slurmctld that is away, too, must not hold a look up: it is asked afterwards whether this has changed.
-        let slurmd = known.clone().or_else(|| self.ask_slurmd(node));
-        let url = self.watching.beats.lock().get(node).map(|b| b.url.clone()).unwrap_or_default();
-        let places = Places { url, slurmd };
+        let is_known = self.watching.slurmds.lock().contains_key(node);
+        let places = self.places(node);
         let (here, testimonies) = std::thread::scope(|scope| {
             let here = scope.spawn(|| see(&places));
             let asked = self.ask_witnesses(node, epoch, witnesses, ended, &places);
@@ -53,7 +52,31 @@ impl Looks {
         if let Some(power) = &self.watching.power {
             actions.extend(self.ask_power(power, node));
         }
-        (actions, known.is_some())
+        (actions, is_known)
+    }
+
+    /// Who reaches anything of a node now: this host, or a witness.
+    pub(super) fn reached_by(&self, node: &str) -> Option<String> {
+        let (epoch, witnesses) = {
+            let nodes = self.watching.nodes.lock();
+            let known = nodes.known(node)?;
+            (known.epoch, known.witnesses())
+        };
+        let places = self.places(node);
+        let (here, said) = std::thread::scope(|scope| {
+            let here = scope.spawn(|| see(&places));
+            let said = self.ask_witnesses(node, epoch, &witnesses, &BTreeSet::new(), &places);
+            (here.join().unwrap_or_default(), said)
+        });
+        let witness = || said.into_iter().find(|(_, t)| is_reached(t.seen)).map(|(witness, _)| witness);
+        if is_reached(here) { Some("the controller".to_string()) } else { witness() }
+    }
+
+    fn places(&self, node: &str) -> Places {
+        let known = self.watching.slurmds.lock().get(node).cloned();
+        let slurmd = known.or_else(|| self.ask_slurmd(node));
+        let url = self.watching.beats.lock().get(node).map(|b| b.url.clone()).unwrap_or_default();
+        Places { url, slurmd }
     }
 
     /// Asks nodes that rest to beat, a few at a time and beside everything else. One that does not hear of it is missed soon.

@@ -57,8 +57,11 @@ impl Nodes {
             return false;
         }
         // Of those that rest nothing is known, but of some that were asked to beat lately: they stand for the others.
-        let has_woken =
-            |n: &Node| n.woken_s.filter(|at_s| now_s - at_s < 2.0 * SAMPLE_S).and(n.has_woken(now_s, limits));
+        let has_woken = |n: &Node| {
+            n.woken_s.filter(|at_s| now_s - at_s < 2.0 * SAMPLE_S)?;
+            let is_known = now_s - n.heard_s < 2.0 * SAMPLE_S && !n.is_missed(now_s, limits);
+            n.has_woken(now_s, limits).or(is_known.then_some(true))
+        };
         let unknown = expected().filter(|n| n.is_resting(now_s, limits) && has_woken(n) != Some(true)).count();
         let woken: Vec<bool> = expected().filter_map(has_woken).collect();
         let silent_part = woken.iter().filter(|answers| !**answers).count() as f64 / woken.len().max(1) as f64;

@@ -258,6 +258,38 @@ fn witnesses_before_the_last_are_asked_until_the_node_has_heard_of_the_last() {
 }
 
 #[test]
+fn nodes_that_die_one_after_the_other_are_all_found_dead_and_leave_the_others_a_majority() {
+    let mut nodes = cluster();
+    let mut gone: Vec<usize> = Vec::new();
+    let mut now_s = 10.0;
+    for n in [8, 7, 6, 5, 4, 3] {
+        gone.push(n);
+        for _ in 0..6 {
+            now_s += 1.0;
+            others_are_heard(&mut nodes, now_s, &gone);
+        }
+        let looks = nodes.look(now_s);
+        let Some(Action::Look { epoch, witnesses, .. }) =
+            looks.iter().find(|a| matches!(a, Action::Look { node, .. } if *node == name(n)))
+        else {
+            // Half of those that are left cannot be told from a broken network.
+            assert!(nodes.is_crowd(now_s), "{n}: {looks:?}");
+            break;
+        };
+        let alive = witnesses.iter().filter(|w| !gone.iter().any(|n| name(*n) == **w));
+        let said = alive.map(|w| (w.clone(), testimony(NOTHING, None))).collect();
+        let dead = nodes.looked(now_s, &name(n), *epoch, NOTHING, &said);
+        assert!(matches!(&dead[..], [Action::Dead { .. }]), "{n}: {dead:?}");
+        for n in (1..=8).filter(|n| !gone.contains(n)) {
+            let now = nodes.known(&name(n)).unwrap().named_last();
+            let alive = now.iter().filter(|w| !gone.iter().any(|n| name(*n) == **w)).count();
+            assert!(alive >= majority(now.len()), "{n} of {now:?}, gone {gone:?}");
+        }
+    }
+    assert!(gone.len() >= 4);
+}
+
+#[test]
 fn power_that_is_off_is_proof_at_once() {
     let mut nodes = cluster();
     others_are_heard(&mut nodes, 14.0, &[2]);
@@ -274,7 +306,8 @@ fn a_person_may_say_of_a_silent_node_alone_that_it_has_no_power() {
     others_are_heard(&mut nodes, 30.0, &[2, 3, 4, 5]);
     assert_eq!(off(&mut nodes, "n1"), Err(NotOff::Heard { ago_s: 0.0 }));
     assert_eq!(nodes.released(30.0, "n2", JOB), Released::No(Unsure::Crowd));
-    assert!(matches!(&off(&mut nodes, "n2").unwrap()[..], [Action::Dead { node, .. }] if node == "n2"));
+    let said = off(&mut nodes, "n2").unwrap();
+    assert!(matches!(&said[..], [Action::Keep { .. }, Action::Dead { node, .. }] if node == "n2"), "{said:?}");
     assert_eq!(nodes.released(30.0, "n2", JOB), Released::Yes(Proof::PoweredOff));
     assert_eq!(off(&mut nodes, "n2"), Ok(Vec::new()), "said again");
     // Without it the others are no crowd any more, and are looked at.
