@@ -16,6 +16,9 @@ const SAMPLE: usize = 32;
 /// Time after which such a node is asked again, s. What it has shown counts for twice as long: until the next answer is there.
 const SAMPLE_S: f64 = 5.0;
 
+/// Time in which a node has the answer to its heartbeat, s.
+const TOLD_S: f64 = 1.0;
+
 /// Part of `detect_s` after which a node counts among the silent ones when a crowd of them is looked for.
 const MISSED: f64 = 0.6;
 
@@ -78,10 +81,12 @@ impl Nodes {
         }
         let is_waking = |n: &Node| n.woken_s.is_some_and(|at_s| at_s > n.heard_s);
         let rests = |n: &Node| n.is_resting(now_s, &limits) && !is_waking(n);
-        // One that has not said yet that it knows its witnesses needs a majority of those before, too, to be found dead.
-        let has_news = |name: &String, n: &Node| {
-            self.held.contains_key(name) || !n.known.ended.is_empty() || n.known.named.len() > 1
-        };
+        let has_news = |name: &String, n: &Node| self.held.contains_key(name) || !n.known.ended.is_empty();
+        // One that has not said yet that it knows its witnesses needs a majority of those before, too, to be found dead. It is
+        // asked once it has heard of them, and is missed no earlier for that.
+        let is_to_say = |n: &Node| n.known.named.len() > 1 && rests(n) && now_s - n.heard_s > TOLD_S;
+        let unsaid: Vec<String> =
+            self.nodes.iter().filter(|(_, n)| is_to_say(n)).map(|(name, _)| name.clone()).collect();
         let mut names: Vec<String> =
             self.nodes.iter().filter(|(name, n)| rests(n) && has_news(name, n)).map(|(name, _)| name.clone()).collect();
         if self.nodes.values().any(|n| n.is_missed(now_s, &limits)) {
@@ -98,6 +103,13 @@ impl Nodes {
                 (node.woken_s, node.pause_s) = (Some(now_s), now_s - node.heard_s);
             }
         }
+        for name in &unsaid {
+            self.nodes.entry(name.clone()).and_modify(|node| node.woken_s = Some(now_s));
+        }
+        // Some may be in both.
+        names.extend(unsaid);
+        names.sort();
+        names.dedup();
         names.into_iter().map(|node| Action::Wake { node }).collect()
     }
 }
