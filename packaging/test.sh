@@ -112,10 +112,11 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
 (
     run "$work/criu" $suite criu -- --test-threads=2 --nocapture
     run_real "$work/scr" scr
+    run_real "$work/groups" groups
+    run_real "$work/programs" programs
 ) &
 engines=$!
 (
-    run_real "$work/groups" groups
     run_real "$work/mpi" mpi
     run_real "$work/steps" steps --skip _died
 ) &
@@ -125,7 +126,6 @@ groups=$!
     run_real "$work/standby" standby
     run_real "$work/storage" storage
     run_real "$work/chaos" chaos
-    run_real "$work/programs" programs
     run_real "$work/lend" lend
     lower="nice -n 19"
     run_real "$work/series" newer_series
@@ -144,8 +144,9 @@ floor "the user's pages, a shell to try" $suite user_page -- every_script_has ev
 wait "$engines"
 tell "any program, by CRIU" "$work/criu"
 tell "programs of the real SCR" "$work/scr"
-wait "$groups"
 tell "groups that recover alone" "$work/groups"
+tell "programs that nobody chose" "$work/programs"
+wait "$groups"
 tell "one MPI program over all groups" "$work/mpi"
 tell "steps across nodes, by CRIU" "$work/steps"
 wait "$troubles"
@@ -153,7 +154,6 @@ tell "power losses and partitions" "$work/partitions"
 tell "a standby takes over" "$work/standby"
 tell "runs on a storage that fails" "$work/storage"
 tell "whatever breaks, at random" "$work/chaos"
-tell "programs that nobody chose" "$work/programs"
 tell "survivors parked, their nodes lent" "$work/lend"
 tell "packages on Debian 12" "$work/packages"
 tell "Slurm 24.11 and 26.05 in chroots" "$work/series"
