@@ -360,7 +360,7 @@ impl Driver<'_> {
 
     /// Whether the time limit was changed, by Slurm's word.
     fn end_has_moved(&mut self, now_s: f64, is_near: bool) -> bool {
-        let has_moved = self.limit.is_due(now_s, is_near) && self.limit.told(now_s, self.ports.cluster.end_s());
+        let has_moved = self.limit.has_moved(now_s, is_near, || self.ports.cluster.end_s());
         self.final_line_taken &= !has_moved;
         has_moved
     }

@@ -89,13 +89,21 @@ pub struct Guard {
     longest_gap_s: f64,
     /// From when on a failure costs each group its work, s: the newest checkpoint, or the moment it went on from one.
     newest_s: BTreeMap<usize, f64>,
-    /// What was said of a checkpoint that failed, and the loss that was said last since the newest that did not, s.
-    said: BTreeMap<usize, String>,
-    said_loss_s: BTreeMap<usize, f64>,
+    /// What was said of each group whose checkpoints fail, until one is complete.
+    said: BTreeMap<usize, Said>,
     /// What its user can do if none comes.
     cure: String,
     /// From what none protects it.
     but: String,
+}
+
+/// What was said of checkpoints that fail.
+#[derive(Debug, Default)]
+struct Said {
+    /// Why the last one did.
+    reason: String,
+    /// What a failure costs by now, as it was said last, s.
+    loss_s: f64,
 }
 
 /// A checkpoint that is complete.
@@ -128,7 +136,6 @@ impl Guard {
             longest_gap_s: 0.0,
             newest_s: BTreeMap::new(),
             said: BTreeMap::new(),
-            said_loss_s: BTreeMap::new(),
             cure: prospect.protection.cure.clone(),
             but: prospect.but.clone(),
         }
@@ -188,7 +195,6 @@ impl Guard {
     /// A checkpoint is complete.
     pub fn committed(&mut self, of: Committed) -> Option<Event> {
         self.said.remove(&of.group);
-        self.said_loss_s.remove(&of.group);
         self.newest_s.insert(of.group, of.begun_s);
         if self.groups == 1
             && let Some(before_s) = self.last_begun_s.replace(of.begun_s)
@@ -219,7 +225,9 @@ impl Guard {
     /// said each time that it has doubled.
     pub fn failed(&mut self, now_s: f64, group: Option<usize>, reason: &str) -> Option<Event> {
         let number = group.unwrap_or(0);
-        let is_new = self.said.insert(number, reason.to_string()).is_none_or(|before| before != reason);
+        let said = self.said.entry(number).or_default();
+        let is_new = said.reason != reason;
+        said.reason = reason.to_string();
         let whose = group.map_or_else(String::new, |group| format!(" of group {group}"));
         if self.protection.state == ProtectionState::Protected {
             if is_new {
@@ -242,8 +250,9 @@ impl Guard {
         }
         self.have.insert(group, Some(lost_s));
         self.protection.largest_loss_s = Some(lost_s);
-        if lost_s >= 2.0 * self.said_loss_s.get(&group).copied().unwrap_or(0.0) {
-            self.said_loss_s.insert(group, lost_s);
+        let said = self.said.entry(group).or_default();
+        if lost_s >= 2.0 * said.loss_s {
+            said.loss_s = lost_s;
             let (at, costs) = (clock(newest_s), spoken(lost_s));
             protocol::say!(
                 "joulepoint: no checkpoint{whose} since {at}: a failure costs {costs} of work by now, and more until one is made"

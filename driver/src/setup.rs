@@ -93,19 +93,19 @@ impl Limit {
         Limit { end_s, asked_s: now_s }
     }
 
-    /// Whether Slurm is to be asked again: now and then, and before what is done because the end is near.
-    pub fn is_due(&self, now_s: f64, is_near: bool) -> bool {
-        is_near || now_s - self.asked_s >= ASKED_S
-    }
-
     /// Whether the job should have ended, by what is known.
     pub fn is_over(&self, now_s: f64) -> bool {
         self.end_s.is_some_and(|end_s| now_s >= end_s)
     }
 
-    /// Takes in what Slurm says; whether that is news.
-    pub fn told(&mut self, now_s: f64, told_s: Option<f64>) -> bool {
+    /// Whether it has been changed, by Slurm's word: `ask` is called now and then, and always if something is to be done because
+    /// the end is near.
+    pub fn has_moved(&mut self, now_s: f64, is_near: bool, ask: impl FnOnce() -> Option<f64>) -> bool {
+        if !is_near && now_s - self.asked_s < ASKED_S {
+            return false;
+        }
         self.asked_s = now_s;
+        let told_s = ask();
         let is_new = told_s.is_some_and(|now| self.end_s.is_none_or(|before| (now - before).abs() > SAME_END_S));
         if is_new {
             tracing::info!(before_s = self.end_s, told_s, "the time limit of the job has changed");
@@ -179,10 +179,18 @@ mod tests {
             (Some(5000.0), true, Some(5000.0)),
             (Some(100.0), true, Some(100.0)),
         ] {
-            assert_eq!((limit.told(10.0, told_s), limit.end_s), (is_news, after_s), "{told_s:?}");
+            assert_eq!((limit.has_moved(10.0, true, || told_s), limit.end_s), (is_news, after_s), "{told_s:?}");
         }
-        assert!(Limit::new(0.0, None).told(1.0, Some(7.0)), "a job without an end has got one");
-        assert!(!limit.is_due(10.0 + ASKED_S - 1.0, false) && limit.is_due(10.0 + ASKED_S, false));
-        assert!(limit.is_due(10.0, true));
+        assert!(Limit::new(0.0, None).has_moved(1.0, true, || Some(7.0)), "a job without an end has got one");
+        let mut asks = |at_s: f64, is_near: bool| {
+            let mut asked = false;
+            limit.has_moved(at_s, is_near, || {
+                asked = true;
+                None
+            });
+            asked
+        };
+        assert!(!asks(10.0 + ASKED_S - 1.0, false) && asks(10.0 + ASKED_S, false));
+        assert!(asks(10.0 + ASKED_S, true));
     }
 }

@@ -200,12 +200,7 @@ impl Holder {
     }
 
     fn freeze(&self, of: Incarnation, and_stepds: bool) {
-        // Those also that have left the trees of their steps: what goes on beside the next life must stand still.
-        let find = |lives: &mut Lives| {
-            let mut pids = self.pids_of_life(lives, of, true);
-            pids.extend(self.metering.strays(of.job, &pids));
-            pids
-        };
+        let find = |lives: &mut Lives| self.all_of_life(lives, of);
         let mut lives = self.lives.lock();
         let pids = find(&mut lives);
         let stopped = lives.stop(of, &pids, find);
@@ -229,14 +224,10 @@ impl Holder {
     /// Ends what is left of a job's lives up to one; how many processes are left. One whose life is not known is ended
     /// only if `unknown` ones are.
     fn end(&self, by: By, of: Incarnation, unknown: bool) -> u32 {
-        let find = |lives: &mut Lives| {
-            let mut pids = self.pids_of_life(lives, of, unknown);
-            if unknown {
-                pids.extend(self.metering.strays(of.job, &pids));
-            }
-            pids
-        };
-        let left = self.end_those(by, of, find);
+        let left = self.end_those(by, of, |lives| match unknown {
+            true => self.all_of_life(lives, of),
+            false => self.pids_of_life(lives, of, false),
+        });
         if left == 0 {
             let mut kept = self.kept.lock();
             kept.lease.gone(of);
@@ -261,6 +252,13 @@ impl Holder {
             audit::done(by, Act::Fence, (of.job, &self.metering.name), &why);
         }
         u32::try_from(pids.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Those also whose life is not known, and those that have left the trees of their steps.
+    fn all_of_life(&self, lives: &mut Lives, of: Incarnation) -> Vec<i32> {
+        let mut pids = self.pids_of_life(lives, of, true);
+        pids.extend(self.metering.strays(of.job, &pids));
+        pids
     }
 
     fn pids_of_life(&self, lives: &mut Lives, of: Incarnation, unknown: bool) -> Vec<i32> {

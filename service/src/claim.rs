@@ -53,6 +53,16 @@ enum Word {
     Unknown,
 }
 
+impl Word {
+    /// The newest life of a user's job.
+    fn life(&self, uid: u32) -> Option<&Life> {
+        match self {
+            Word::Theirs(heard) => heard.lives.iter().rfind(|life| life.uid == uid),
+            _ => None,
+        }
+    }
+}
+
 /// What batches are held against.
 pub(crate) struct Claims {
     pub site: Arc<Site>,
@@ -100,10 +110,7 @@ impl Claims {
         }
         self.say_as_slurm(peer, job, &mut batch, &word);
         clean(&mut batch);
-        let named = match &word {
-            Word::Theirs(heard) if begins => heard.lives.iter().rev().find(|l| l.uid == peer.uid).and_then(|l| l.name),
-            _ => None,
-        };
+        let named = word.life(peer.uid).filter(|_| begins).and_then(|life| life.name);
         Ok(Claimed { batch, verified, named })
     }
 
@@ -278,10 +285,7 @@ impl Claims {
 
     /// Puts Slurm's words in place of the user's where it has some.
     fn say_as_slurm(&self, peer: Peer, job: u32, batch: &mut Batch, word: &Word) {
-        let known = match word {
-            Word::Theirs(heard) => heard.lives.iter().rfind(|life| life.uid == peer.uid),
-            _ => None,
-        };
+        let known = word.life(peer.uid);
         for record in &mut batch.records {
             let Event::Started { user, account, partition, .. } = &mut record.event else { continue };
             match known {
@@ -303,8 +307,7 @@ impl Claims {
 
     /// Notes that Slurm knows the job of a run as its user's, with what it says of it.
     fn vouch(&self, key: &RunKey, uid: u32, job: u32, word: &Word) -> store::Result<()> {
-        let life = if let Word::Theirs(heard) = word { heard.lives.iter().rfind(|life| life.uid == uid) } else { None };
-        let partition = life.map_or("", |life| &life.partition);
+        let partition = word.life(uid).map_or("", |life| &life.partition);
         self.store.lock().verify(key, &self.words.account(uid, job), partition)
     }
 

@@ -6,7 +6,7 @@
 //! cut off, or a switch that is away: then nobody is looked at, and nobody is dead, however long it lasts.
 
 use crate::lease::Word;
-use crate::testimony::is_reached;
+use crate::testimony::{is_reached, reaching};
 use crate::witnesses::{self, majority};
 use crate::{Limits, life};
 use protocol::{Held, Incarnation, Seen, Testimony, Unsure};
@@ -456,8 +456,7 @@ impl Nodes {
             node.jobs.retain(|job| !ended.iter().any(|of| of.job == *job));
             actions.push(Action::Keep { node: name.to_string() });
         }
-        let reaching = testimonies.iter().find(|(_, t)| is_reached(t.seen)).map(|(witness, _)| witness.clone());
-        if let Some(by) = is_reached(here).then(|| "controller".to_string()).or(reaching) {
+        if let Some(by) = is_reached(here).then(|| "controller".to_string()).or_else(|| reaching(testimonies)) {
             let pause_s = if let State::Reached { pause_s, .. } = node.state { pause_s * 2.0 } else { AGAIN_S };
             let pause_s = pause_s.min(LONGEST_PAUSE_S);
             if was_dead {

@@ -18,6 +18,11 @@ pub fn is_reached(seen: Seen) -> bool {
     seen.service || seen.slurmd || seen.host
 }
 
+/// A witness that reaches anything of a node.
+pub fn reaching(said: &BTreeMap<String, Testimony>) -> Option<String> {
+    said.iter().find(|(_, t)| is_reached(t.seen)).map(|(witness, _)| witness.clone())
+}
+
 /// What a witness has said, as it is kept on disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Testimonies {

@@ -3,14 +3,14 @@
 use super::power;
 use super::state::Watching;
 use node::reach::{Places, see};
-use protocol::{Incarnation, Testimony, TestimonyRequest, WakeReply, WakeRequest};
+use protocol::{Incarnation, Seen, Testimony, TestimonyRequest, WakeReply, WakeRequest};
 use slurm::Slurm;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use watch::nodes::Action;
-use watch::testimony::is_reached;
+use watch::testimony::{is_reached, reaching};
 
 /// Longest wait for a witness: it looks itself for more than a second.
 const WITNESS_LIMIT: Duration = Duration::from_millis(2000);
@@ -40,12 +40,7 @@ impl Looks {
     ) -> (Vec<Action>, bool) {
         // A slurmctld that is away, too, must not hold a look up: it is asked afterwards whether this has changed.
         let is_known = self.watching.slurmds.lock().contains_key(node);
-        let places = self.places(node);
-        let (here, testimonies) = std::thread::scope(|scope| {
-            let here = scope.spawn(|| see(&places));
-            let asked = self.ask_witnesses(node, epoch, witnesses, ended, &places);
-            (here.join().unwrap_or_default(), asked)
-        });
+        let (here, testimonies) = self.see_from_all(node, epoch, witnesses, ended);
         tracing::info!(node, ?here, ?testimonies, "a silent node was looked at");
         let now_s = self.watching.now_s();
         let mut actions = self.watching.nodes.lock().looked(now_s, node, epoch, here, &testimonies);
@@ -62,21 +57,27 @@ impl Looks {
             let known = nodes.known(node)?;
             (known.epoch, known.witnesses())
         };
-        let places = self.places(node);
-        let (here, said) = std::thread::scope(|scope| {
-            let here = scope.spawn(|| see(&places));
-            let said = self.ask_witnesses(node, epoch, &witnesses, &BTreeSet::new(), &places);
-            (here.join().unwrap_or_default(), said)
-        });
-        let witness = || said.into_iter().find(|(_, t)| is_reached(t.seen)).map(|(witness, _)| witness);
-        if is_reached(here) { Some("the controller".to_string()) } else { witness() }
+        let (here, said) = self.see_from_all(node, epoch, &witnesses, &BTreeSet::new());
+        is_reached(here).then(|| "the controller".to_string()).or_else(|| reaching(&said))
     }
 
-    fn places(&self, node: &str) -> Places {
+    /// What is seen of a node from here, and what its witnesses say.
+    fn see_from_all(
+        &self,
+        node: &str,
+        epoch: u64,
+        witnesses: &BTreeSet<String>,
+        ended: &BTreeSet<Incarnation>,
+    ) -> (Seen, BTreeMap<String, Testimony>) {
         let known = self.watching.slurmds.lock().get(node).cloned();
         let slurmd = known.or_else(|| self.ask_slurmd(node));
         let url = self.watching.beats.lock().get(node).map(|b| b.url.clone()).unwrap_or_default();
-        Places { url, slurmd }
+        let places = Places { url, slurmd };
+        std::thread::scope(|scope| {
+            let here = scope.spawn(|| see(&places));
+            let said = self.ask_witnesses(node, epoch, witnesses, ended, &places);
+            (here.join().unwrap_or_default(), said)
+        })
     }
 
     /// Asks nodes that rest to beat, a few at a time and beside everything else. One that does not hear of it is missed soon.

@@ -37,10 +37,16 @@ impl Node {
         self.state == State::Well && self.pause_s > 0.0 && !self.is_missed(now_s, limits)
     }
 
-    /// Whether it answered when it was asked to beat; none while that is not known.
+    /// Whether it answered when it was asked to beat lately; one that was heard not long before is taken to, until it is
+    /// missed. None while that is not known.
     pub(super) fn has_woken(&self, now_s: f64, limits: &Limits) -> Option<bool> {
-        let woken_s = self.woken_s?;
-        if self.heard_s >= woken_s { Some(true) } else { self.is_missed(now_s, limits).then_some(false) }
+        let is_lately = |at_s: f64| now_s - at_s < 2.0 * SAMPLE_S;
+        let woken_s = self.woken_s.filter(|at_s| is_lately(*at_s))?;
+        match self.heard_s >= woken_s {
+            true => Some(true),
+            false if self.is_missed(now_s, limits) => Some(false),
+            false => is_lately(self.heard_s).then_some(true),
+        }
     }
 }
 
@@ -60,13 +66,9 @@ impl Nodes {
             return false;
         }
         // Of those that rest nothing is known, but of some that were asked to beat lately: they stand for the others.
-        let has_woken = |n: &Node| {
-            n.woken_s.filter(|at_s| now_s - at_s < 2.0 * SAMPLE_S)?;
-            let is_known = now_s - n.heard_s < 2.0 * SAMPLE_S && !n.is_missed(now_s, limits);
-            n.has_woken(now_s, limits).or(is_known.then_some(true))
-        };
-        let unknown = expected().filter(|n| n.is_resting(now_s, limits) && has_woken(n) != Some(true)).count();
-        let woken: Vec<bool> = expected().filter_map(has_woken).collect();
+        let unknown =
+            expected().filter(|n| n.is_resting(now_s, limits) && n.has_woken(now_s, limits) != Some(true)).count();
+        let woken: Vec<bool> = expected().filter_map(|n| n.has_woken(now_s, limits)).collect();
         let silent_part = woken.iter().filter(|answers| !**answers).count() as f64 / woken.len().max(1) as f64;
         let (all, silent) = (expected().count() as f64, silent as f64 + unknown as f64 * silent_part);
         silent * 2.0 > all || (all >= CROWD as f64 && silent * 2.0 == all)
@@ -104,7 +106,9 @@ impl Nodes {
             }
         }
         for name in &unsaid {
-            self.nodes.entry(name.clone()).and_modify(|node| node.woken_s = Some(now_s));
+            if let Some(node) = self.nodes.get_mut(name) {
+                node.woken_s = Some(now_s);
+            }
         }
         // Some may be in both.
         names.extend(unsaid);
