@@ -263,6 +263,11 @@ impl Node {
     fn is_well(&self, now_s: f64, limits: &Limits) -> bool {
         self.is_heard && self.state == State::Well && self.overdue_s(now_s) <= limits.detect_s
     }
+
+    /// Whether this life of the controller has not heard it yet, and nothing says that it never will.
+    fn is_to_come(&self) -> bool {
+        !self.is_heard && !self.is_out && !matches!(self.state, State::Dead(_))
+    }
 }
 
 /// The nodes of a cluster, as its controller knows them.
@@ -353,9 +358,10 @@ impl Nodes {
         let well: Vec<&str> = self.nodes.iter().filter(|(_, n)| is_well(n)).map(|(name, _)| name.as_str()).collect();
         let chosen = witnesses::choose(name, &now, &well);
         // Fewer witnesses would be easier to lose all at once: those that may come back are kept, as long as the loss of one
-        // more leaves a majority.
-        let well_now = now.iter().filter(|w| well.contains(&w.as_str())).count();
-        if chosen == now || chosen.len() < now.len() && well_now > majority(now.len()) {
+        // more leaves a majority. A new life of the controller takes none for gone that it has not heard yet.
+        let is_left = |n: &Node| n.is_to_come() || is_well(n);
+        let left = now.iter().filter(|w| self.nodes.get(*w).is_some_and(is_left)).count();
+        if chosen == now || chosen.is_empty() || chosen.len() < now.len() && left > majority(now.len()) {
             return false;
         }
         let Some(node) = self.nodes.get_mut(name) else { return false };

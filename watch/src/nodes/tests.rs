@@ -228,6 +228,19 @@ fn a_later_life_of_the_controller_waits_for_everybody_and_knows_whom_to_ask() {
 }
 
 #[test]
+fn a_later_life_of_the_controller_takes_nobody_for_gone_whom_it_waits_for() {
+    for heard_s in [100.5, 110.0] {
+        let before = cluster();
+        let kept: Vec<(String, Known)> = (1..=8).map(|n| (name(n), before.known(&name(n)).unwrap().clone())).collect();
+        let mut nodes = Nodes::new(LIMITS, 100.0, kept);
+        others_are_heard(&mut nodes, heard_s, &[8]);
+        for n in 1..=8 {
+            assert_eq!(nodes.known(&name(n)), before.known(&name(n)), "heard at {heard_s}");
+        }
+    }
+}
+
+#[test]
 fn witnesses_before_the_last_are_asked_until_the_node_has_heard_of_the_last() {
     let mut nodes = cluster();
     let gone: String = nodes.known("n2").unwrap().witnesses().first().unwrap().clone();
