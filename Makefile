@@ -3,7 +3,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo try demo-lend check test chaos programs accuracy bench bench-simulator fuzz properties deb rpm portable matrix reproducible release-check install clean
+.PHONY: all packages build demo try demo-lend check test chaos programs engines accuracy bench bench-simulator fuzz properties deb rpm portable matrix reproducible release-check install clean
 
 all: build
 
@@ -43,6 +43,11 @@ chaos: packages build
 programs: packages build
 	sh packaging/programs.sh
 	./target/release/xtask programs
+
+# Programs under the real DMTCP and SCR, built from ../shared/sources, whose node dies: make engines (a quarter of an hour).
+engines: packages
+	$(CARGO) build --workspace --lib --bins --tests
+	$(CARGO) test --workspace --exclude driver --exclude planner --exclude policy --test dmtcp --test scr -- --test-threads=1 --nocapture
 
 # Ten jobs, planned before and measured after: make accuracy (a quarter of an hour).
 accuracy: packages build

@@ -114,6 +114,19 @@ fn a_dmtcp_that_fails_costs_a_checkpoint_and_not_the_job() {
 }
 
 #[test]
+fn a_program_that_a_dump_has_stopped_for_ever_is_ended_and_goes_on_from_the_checkpoint_before() {
+    let stops = "[ -e commands ] && { kill -STOP $(cat program); sleep 600; }\n\
+        echo \"$*\" >> commands; echo image > $(cat images)/ckpt_sh_1.dmtcp";
+    let place = Place::new(&with("dmtcp_command", stops));
+    let wrapper = place.start("dmtcp", "echo $$ > program; while :; do sleep 0.1; done");
+    let output = wrapper.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains("DMTCP has not stopped all processes"), "{said}");
+    assert!(said.contains("goes on from checkpoint 1"), "{said}");
+}
+
+#[test]
 fn without_a_coordinator_the_job_runs() {
     let output = Place::new(&with("dmtcp_coordinator", "exit 1")).start("dmtcp", "exit 4").wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -91,15 +91,29 @@ fn short(folder: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
 }
 
-/// Reason of the failure when the program ends during its dump.
-pub const ENDED: &str = "the sandbox of the program has ended";
+/// Why there is no dump.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotDumped {
+    /// The program has ended.
+    #[error("the sandbox of the program has ended")]
+    Ended,
+    /// A sentence.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for NotDumped {
+    fn from(reason: String) -> NotDumped {
+        NotDumped::Failed(reason)
+    }
+}
 
 /// Asks the supervisor of a run for a dump and waits for the answer as long as it is `wanted`. Calls `goes_on` when
 /// the program goes on, if `ask` wants that. Returns the time for which the program stood still, s.
 ///
 /// # Errors
-/// A sentence.
-pub fn dump(run: &Path, ask: &Ask, wanted: impl Fn() -> bool, goes_on: impl Fn()) -> Result<f64, String> {
+/// Why not.
+pub fn dump(run: &Path, ask: &Ask, wanted: impl Fn() -> bool, goes_on: impl Fn()) -> Result<f64, NotDumped> {
     // The supervisor enforces the limit; this second limit is for a supervisor that hangs.
     let limit = Instant::now() + seconds(ask.limit_s) + 2 * LEAVE_LIMIT;
     let late = || (Instant::now() > limit).then(|| format!("no dump within {} s", ask.limit_s));
@@ -108,8 +122,10 @@ pub fn dump(run: &Path, ask: &Ask, wanted: impl Fn() -> bool, goes_on: impl Fn()
         match hear(&mut supervisor, &wanted, &late)? {
             Answer::GoesOn => goes_on(),
             Answer::Dumped { frozen_s } => return Ok(frozen_s),
-            Answer::Failed(reason) => return Err(reason),
-            Answer::Present => return Err("the sandbox of the program answers what it was not asked".to_string()),
+            Answer::Failed(reason) => return Err(reason.into()),
+            Answer::Present => {
+                return Err("the sandbox of the program answers what it was not asked".to_string().into());
+            }
         }
     }
 }
@@ -129,11 +145,10 @@ pub fn is_back(run: &Path, wanted: impl Fn() -> bool) -> bool {
 }
 
 /// Asks the supervisor of a run.
-fn call(run: &Path, request: &Request) -> Result<BufReader<UnixStream>, String> {
-    let gone = |e: io::Error| format!("the sandbox of the program does not answer: {e}");
+fn call(run: &Path, request: &Request) -> Result<BufReader<UnixStream>, NotDumped> {
     let folder = File::open(run).map_err(gone)?;
     // Nobody listens any more.
-    let ended = |e: io::Error| if e.kind() == io::ErrorKind::ConnectionRefused { ENDED.to_string() } else { gone(e) };
+    let ended = |e: io::Error| if e.kind() == io::ErrorKind::ConnectionRefused { NotDumped::Ended } else { gone(e) };
     let mut stream = UnixStream::connect(short(&folder)).map_err(ended)?;
     stream.set_read_timeout(Some(LOOK)).map_err(gone)?;
     let mut line = serde_json::to_string(request).map_err(|e| e.to_string())?;
@@ -147,22 +162,26 @@ fn hear(
     reader: &mut BufReader<UnixStream>,
     wanted: &dyn Fn() -> bool,
     late: &dyn Fn() -> Option<String>,
-) -> Result<Answer, String> {
+) -> Result<Answer, NotDumped> {
     let mut answer = String::new();
     loop {
         match reader.read_line(&mut answer) {
-            Ok(0) => return Err(ENDED.to_string()),
+            Ok(0) => return Err(NotDumped::Ended),
             Ok(_) => break,
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 if !wanted() {
-                    return Err("given up".to_string());
+                    return Err("given up".to_string().into());
                 }
                 if let Some(reason) = late() {
-                    return Err(reason);
+                    return Err(reason.into());
                 }
             }
-            Err(e) => return Err(format!("the sandbox of the program does not answer: {e}")),
+            Err(e) => return Err(gone(e)),
         }
     }
-    serde_json::from_str(&answer).map_err(|e| e.to_string())
+    serde_json::from_str(&answer).map_err(|e| e.to_string().into())
+}
+
+fn gone(e: io::Error) -> NotDumped {
+    format!("the sandbox of the program does not answer: {e}").into()
 }

@@ -111,7 +111,7 @@ fn first(criu: &Path, supervisor: &dyn Fn() -> Command, run: &Path, dump: &Path)
     };
     let dumped = client::dump(run, &ask, || true, || {});
     stop(&mut child);
-    dumped.map(|_| ())
+    dumped.map(drop).map_err(|e| e.to_string())
 }
 
 fn second(criu: &Path, supervisor: &dyn Fn() -> Command, run: &Path, dump: &Path) -> Result<(), String> {

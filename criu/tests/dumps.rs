@@ -196,7 +196,7 @@ impl Sandbox<'_> {
         let folder = self.path(name);
         fs::create_dir(&folder).unwrap();
         let went_on = || self.went_on.set(self.went_on.get() + 1);
-        client::dump(&self.path("run"), &Ask { folder, ..ask }, || wanted, went_on)
+        client::dump(&self.path("run"), &Ask { folder, ..ask }, || wanted, went_on).map_err(|e| e.to_string())
     }
 
     /// A dump as soon as the program is there and no other dump is on its way; its name.

@@ -14,7 +14,7 @@ pub enum Happening {
         code: i32,
     },
     /// The checkpoint that the driver asked for is copied and synced, or not.
-    Checkpointed(Result<Saved, String>),
+    Checkpointed(Result<Saved, NotSaved>),
     /// The program works, and its checkpoint is still being brought to where it stays.
     GoesOn,
     /// No checkpoint can be made as the program is, and why.
@@ -38,6 +38,23 @@ pub enum Happening {
     Superseded,
     /// One group of an uncoordinated run tells something.
     Group(crate::groups::ports::News),
+}
+
+/// Why an engine has saved nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotSaved {
+    /// What was to be saved has ended meanwhile, as it was to: that says nothing of the next time.
+    #[error("{0}")]
+    Ended(String),
+    /// It could not be saved.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for NotSaved {
+    fn from(reason: String) -> NotSaved {
+        NotSaved::Failed(reason)
+    }
 }
 
 /// What an engine has saved.
@@ -141,6 +158,10 @@ pub trait Engine {
     /// Whether it has told the program to end after its last checkpoint, so that the program's end is not the run's.
     fn halted(&self) -> bool {
         false
+    }
+    /// Why it has killed its program, which could not go on any more: that is no crash of the program. Told once.
+    fn has_killed(&mut self) -> Option<String> {
+        None
     }
     /// What is known of the messages between the nodes of its MPI programs.
     fn messages(&self) -> Option<Messages> {

@@ -1,5 +1,6 @@
 //! What a run's user is told of its protection, by every driver in the same words: in the job's output, and in its records.
 
+use crate::ports::NotSaved;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use options::{Engine, Settings, spoken};
@@ -223,11 +224,15 @@ impl Guard {
 
     /// A checkpoint failed: a reason is said once, and again after one that was complete; what a failure costs by now is
     /// said each time that it has doubled.
-    pub fn failed(&mut self, now_s: f64, group: Option<usize>, reason: &str) -> Option<Event> {
+    pub fn failed(&mut self, now_s: f64, group: Option<usize>, why: &NotSaved) -> Option<Event> {
         let number = group.unwrap_or(0);
         let said = self.said.entry(number).or_default();
-        let is_new = said.reason != reason;
-        said.reason = reason.to_string();
+        let reason = why.to_string();
+        // That a step ends is no news.
+        let is_new = matches!(why, NotSaved::Failed(_)) && said.reason != reason;
+        if is_new {
+            said.reason.clone_from(&reason);
+        }
         let whose = group.map_or_else(String::new, |group| format!(" of group {group}"));
         if self.protection.state == ProtectionState::Protected {
             if is_new {
@@ -239,6 +244,17 @@ impl Guard {
             return None;
         }
         self.lacks(format!("the first checkpoint{whose} failed: {reason}"))
+    }
+
+    /// Whether a failure would find a checkpoint of a run that has one group, as far as was told.
+    pub fn has_one(&self) -> bool {
+        !self.have.is_empty()
+    }
+
+    /// A checkpoint failed, and somebody has removed those that there were.
+    pub fn vanished(&mut self, why: &NotSaved) -> Option<Event> {
+        self.have.clear();
+        self.lacks(format!("a checkpoint failed ({why}), and those before it are not there any more"))
     }
 
     /// Since checkpoints fail, a failure costs more than was said.
@@ -416,25 +432,37 @@ mod tests {
         assert!(guard.hindered("another").is_none(), "there is a checkpoint");
     }
 
+    fn full() -> NotSaved {
+        NotSaved::Failed("the disk is full".into())
+    }
+
     #[test]
     fn a_checkpoint_that_fails_takes_no_protection_away_that_there_is() {
-        let mut guard = guard(true, 1);
-        assert!(guard.failed(50.0, None, "the disk is full").is_some());
+        let (mut guard, full) = (guard(true, 1), full());
+        let ended = NotSaved::Ended("the step has ended meanwhile".into());
+        assert!(guard.failed(40.0, None, &ended).is_none(), "that is no failure");
+        assert_eq!(guard.protection.state, ProtectionState::Unproven);
+        assert!(guard.failed(50.0, None, &full).is_some());
+        assert!(guard.failed(55.0, None, &ended).is_none());
         assert_eq!(guard.protection.state, ProtectionState::NotProtected);
-        assert!(guard.failed(60.0, None, "the disk is full").is_none(), "it was said");
+        assert!(guard.failed(60.0, None, &full).is_none(), "it was said");
         guard.committed(committed(0, 1, 100.0));
-        assert!(guard.failed(101.0, None, "the disk is full").is_none());
+        assert!(guard.failed(101.0, None, &full).is_none());
         assert_eq!(guard.protection.state, ProtectionState::Protected);
+        assert!(guard.has_one());
+        assert!(guard.vanished(&full).is_some());
+        assert!(!guard.has_one() && guard.protection.state == ProtectionState::NotProtected);
+        assert!(guard.protection.reason.contains("not there any more"), "{:?}", guard.protection);
     }
 
     #[test]
     fn while_checkpoints_fail_the_loss_that_is_told_grows() {
-        let mut guard = guard(true, 1);
+        let (mut guard, full) = (guard(true, 1), full());
         guard.committed(committed(0, 1, 100.0));
         let first_s = guard.protection.largest_loss_s.unwrap();
-        assert!(guard.failed(100.0 + first_s, None, "the disk is full").is_none(), "no more than was told");
+        assert!(guard.failed(100.0 + first_s, None, &full).is_none(), "no more than was told");
         for lost_s in [first_s * 1.5, first_s * 4.0] {
-            assert!(guard.failed(100.0 + lost_s, None, "the disk is full").is_some(), "told again");
+            assert!(guard.failed(100.0 + lost_s, None, &full).is_some(), "told again");
             assert_eq!(guard.protection.largest_loss_s, Some(lost_s));
         }
         guard.committed(committed(0, 2, 5000.0));

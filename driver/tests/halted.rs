@@ -3,7 +3,7 @@
 use config::Site;
 use driver::coordinated;
 use driver::ports::{
-    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
+    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotSaved, NotStarted, Ports, Saved, Store, Unprepared,
 };
 use driver::protection::Prospect;
 use driver::setup::{Outcome, Setup, Started};
@@ -76,7 +76,8 @@ impl Engine for World {
             let file = ManifestFile { copy: copy.clone(), bytes: 1, ..ManifestFile::default() };
             Saved { files: vec![file], still_s: Some(0.0), kept: None }
         };
-        let result = self.last_checkpoint.as_ref().map(file).ok_or_else(|| "nothing is complete".to_string());
+        let result =
+            self.last_checkpoint.as_ref().map(file).ok_or_else(|| NotSaved::Failed("nothing is complete".to_string()));
         self.happenings.borrow_mut().push_back(Happening::Checkpointed(result));
     }
     fn give_up(&mut self) {}

@@ -7,7 +7,7 @@ mod common;
 use common::{Killed, check_energy, disk_full, plan};
 use driver::coordinated;
 use driver::ports::{
-    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
+    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotSaved, NotStarted, Ports, Saved, Store, Unprepared,
 };
 use driver::protection::Prospect;
 use driver::setup::{Outcome, Setup, Started};
@@ -164,7 +164,7 @@ impl World {
     fn finish_checkpoint(&mut self) -> Happening {
         let (_, _, fails) = self.asked.take().expect("asked");
         if fails {
-            return Happening::Checkpointed(Err("disk quota exceeded".into()));
+            return Happening::Checkpointed(Err(NotSaved::Failed("disk quota exceeded".into())));
         }
         let file = ManifestFile {
             copy: "0".into(),

@@ -5,7 +5,7 @@ mod finished;
 
 pub use files::{Announced, Files};
 
-use driver::ports::{Engine, Happening, Saved, Unprepared};
+use driver::ports::{Engine, Happening, NotSaved, Saved, Unprepared};
 use files::{Glances, States};
 use finished::{Before, Limits, NotFinished, wait};
 use host::mail::{Post, Tries};
@@ -254,7 +254,7 @@ impl Engine for App {
                 Err(NotFinished::Changing.to_string())
             };
             let made = made();
-            post.tell_of(&one, Happening::Checkpointed(made));
+            post.tell_of(&one, Happening::Checkpointed(made.map_err(NotSaved::from)));
         });
     }
 
@@ -325,7 +325,9 @@ mod tests {
             }
         };
         let name = |original: &str| Path::new(original).strip_prefix(dir).unwrap().to_string_lossy().into_owned();
-        result.map(|saved| saved.files.into_iter().map(|f| (name(&f.original), f.bytes)).collect())
+        result
+            .map_err(|e| e.to_string())
+            .map(|saved| saved.files.into_iter().map(|f| (name(&f.original), f.bytes)).collect())
     }
 
     #[test]

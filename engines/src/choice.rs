@@ -21,6 +21,8 @@ pub struct Facts {
     pub is_part: bool,
     /// Whether its groups send each other messages.
     pub talks: bool,
+    /// Whether the script starts MPI programs, linked to it before the script begins or not.
+    pub starts_mpi: bool,
     /// Why sandboxes cannot hold ranks of the MPI that the programs are linked to, if so.
     pub no_world: Option<String>,
     /// A fast network of this node, which messages through relays would not use.
@@ -175,6 +177,7 @@ fn no_dmtcp_images(facts: &Facts) -> Option<String> {
     no_images(facts, false)
         .or_else(|| several_nodes(facts))
         .or_else(|| facts.starts_steps.then(|| "the script starts steps with srun, which run outside it".to_string()))
+        .or_else(|| facts.starts_mpi.then(|| "MPI programs crash under it in a job".to_string()))
 }
 
 fn automatic(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
@@ -261,7 +264,7 @@ mod tests {
         let fast = Facts { fabric: Some("mlx5_0".into()), ..steps(&["libmpi.so.40"]) };
         let verbs = Facts { no_criu: None, ..facts(&["libibverbs.so.1"]) };
         let part = Facts { is_part: true, ..criu.clone() };
-        let cases: [Case; 38] = [
+        let cases: [Case; 39] = [
             (none, Facts { fabric: Some("mlx5_0".into()), ..verbs.clone() }, None, "an RDMA device"),
             (none, verbs, Some(Engine::Criu), "nothing else"),
             (none, part.clone(), None, "heterogeneous"),
@@ -294,6 +297,7 @@ mod tests {
             (&[("ft-energy-engine", "criu")], Facts { starts_steps: false, ..steps(&[]) }, None, "has 3 nodes"),
             (none, Facts { starts_steps: false, ..steps(&["libmpi.so.40"]) }, None, "neither by srun nor by mpirun"),
             (none, dmtcp(&[], 4), None, "4 nodes"),
+            (none, Facts { starts_mpi: true, ..dmtcp(&[], 1) }, None, "MPI programs crash"),
             (none, Facts { no_criu: None, proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier"),
             (none, Facts { proven: "dmtcp".into(), ..dmtcp(&[], 1) }, Some(Engine::Dmtcp), "earlier run"),
             (none, Facts { proven: "scr".into(), ..facts(&[]) }, Some(Engine::Scr), "earlier run"),

@@ -3,12 +3,12 @@
 use crate::app::interval_variables;
 use crate::looks::Looks;
 use crate::repeated::From;
-use ::criu::client::{self, Ask};
+use ::criu::client::{self, Ask, NotDumped};
 use ::criu::files::OVERWRITTEN_BYTES;
 use ::criu::{probe, tool};
 use config::{Compress, Site};
 use driver::Repeated;
-use driver::ports::{Engine, Happening, Saved, Unprepared};
+use driver::ports::{Engine, Happening, NotSaved, Saved, Unprepared};
 use host::mail::{Post, Tries};
 use increments::Increments;
 use job::identity::Identity;
@@ -125,8 +125,9 @@ pub fn own_network(asked: Network, words: &[String], libraries: &BTreeSet<String
     asked == Network::Own || asked == Network::Auto && talks(words, libraries) && asks_others(words).is_none()
 }
 
-/// Whether its programs talk to each other over the network.
-fn talks(words: &[String], libraries: &BTreeSet<String>) -> bool {
+/// Whether a script of these words, whose programs name these libraries, starts MPI programs: they talk over the network, also
+/// within one node.
+pub fn talks(words: &[String], libraries: &BTreeSet<String>) -> bool {
     let launches = |word: &String| {
         let name = word.rsplit('/').next().unwrap_or(word);
         LAUNCHERS.contains(&KINDS.iter().find_map(|kind| name.strip_suffix(kind)).unwrap_or(name))
@@ -251,12 +252,16 @@ impl Engine for Criu {
                 increments.base = earlier.base().map(Path::to_path_buf);
             }
             let dumped = client::dump(&run, &ask, || one.is_current(), goes_on);
+            let dumped = dumped.map_err(|e| match e {
+                NotDumped::Ended => NotSaved::Ended(e.to_string()),
+                NotDumped::Failed(reason) => reason.into(),
+            });
             let saved = dumped.and_then(|frozen_s| {
                 tracing::info!(frozen_s, "the program stood still for a dump");
                 let files = survey_new(&into, &earlier).map_err(|e| e.to_string())?;
                 Ok(Saved { files, still_s: Some(frozen_s), kept: None })
             });
-            if saved.as_ref().is_err_and(|reason| reason == client::ENDED) {
+            if matches!(saved, Err(NotSaved::Ended(_))) {
                 // That of a program that has done its work is no failure: its end is heard of first.
                 thread::sleep(ENDS);
             }

@@ -10,7 +10,7 @@ use ::criu::line::{Member, Sent};
 use ::criu::relay;
 use ::criu::world::{SAVED, saved};
 use driver::Repeated;
-use driver::ports::{Engine, Happening, Unprepared};
+use driver::ports::{Engine, Happening, NotSaved, Unprepared};
 use host::mail::{Post, Tries, Try, now_s};
 use job::run_folder::is_own;
 use mpi_relay::{Layout, line};
@@ -271,9 +271,9 @@ impl Engine for CriuSteps {
         thread::spawn(move || {
             let still = |standing: &[Standing]| match &calls {
                 Some(calls) => check_worlds(standing, &into)
-                    .map_err(|e| e.to_string())
+                    .map_err(|e| e.to_string().into())
                     .and_then(|()| keep_outputs(calls, standing, &into)),
-                None => Err("the steps of the script are not remembered".to_string()),
+                None => Err("the steps of the script are not remembered".to_string().into()),
             };
             let dump = Dump {
                 into: &into,
@@ -361,7 +361,7 @@ fn check_worlds(standing: &[Standing], into: &Path) -> Result<(), NoLine> {
 }
 
 /// Keeps what each call has written until all its tasks stood still or had ended.
-fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(), String> {
+fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(), NotSaved> {
     let names: BTreeSet<&str> = standing.iter().map(|s| s.member.call.as_str()).collect();
     let mut done: BTreeMap<PathBuf, &str> = BTreeMap::new();
     for name in names {
@@ -377,7 +377,9 @@ fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(),
                 // Nobody knows which bytes are whose.
                 Some(_) => {
                     let path = target.path.display();
-                    return Err(format!("two steps write to {path} at once; write each step to a file of its own"));
+                    return Err(
+                        format!("two steps write to {path} at once; write each step to a file of its own").into()
+                    );
                 }
             }
             let same = call.targets.iter().filter(|t| t.path == target.path);
@@ -395,7 +397,7 @@ fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(),
         fs::write(into.join(record(name)), text).map_err(|e| e.to_string())?;
         // What comes after it may be in the copy.
         if read(name)?.is_some_and(|call| call.ended.is_some()) {
-            return Err(format!("{} has ended meanwhile", call.command));
+            return Err(NotSaved::Ended(format!("{} has ended meanwhile", call.command)));
         }
     }
     Ok(())
@@ -511,9 +513,9 @@ mod tests {
         other.member.call = "b.1".into();
         calls.note("b.1", &call).unwrap();
         let shared = keep_outputs(&calls, &[standing[0].clone(), other], &into).unwrap_err();
-        assert!(shared.contains("to a file of its own"), "{shared}");
+        assert!(shared.to_string().contains("to a file of its own"), "{shared}");
         let ended = Some(End { at_s: 2.0, code: 0, outputs: Vec::new() });
         calls.note("a.1", &Call { ended, ..call }).unwrap();
-        assert!(keep_outputs(&calls, &standing, &into).unwrap_err().contains("has ended meanwhile"));
+        assert!(matches!(keep_outputs(&calls, &standing, &into), Err(NotSaved::Ended(_))));
     }
 }

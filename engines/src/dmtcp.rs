@@ -1,24 +1,46 @@
 //! Engine `dmtcp`: the script and all that it starts on its node run under DMTCP, and come back as they were.
 //!
-//! One coordinator for each start of the script; `dmtcp_launch` before the script, `dmtcp_restart` in its place.
+//! One coordinator for each start of the script; `dmtcp_launch` before the script, `dmtcp_restart` in its place. Files that are
+//! open go back to their size by DMTCP, not to their content: what was written over or opened anew since is named.
 //! Tasks of `srun` are children of slurmd, not of the script: DMTCP would bring the script back without them, so a
 //! checkpoint is refused while `srun` runs.
 
-use driver::ports::{Engine, Happening, Saved, Unprepared};
+use crate::repeated::From;
+use ::criu::files;
+use driver::Repeated;
+use driver::ports::{Engine, Happening, NotSaved, Saved, Unprepared};
 use host::mail::{Post, Tries};
-use host::tool;
+use host::{processes, tool};
 use protocol::{Manifest, ManifestFile};
 use run::{Checkpoints, Patience, storage, survey};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use steps::script::{Instead, Tree};
 
 /// DMTCP's commands.
 pub const COMMANDS: [&str; 4] = ["dmtcp_coordinator", "dmtcp_launch", "dmtcp_command", "dmtcp_restart"];
+
+/// File of a checkpoint with the paths of the files that its program was adding to, as JSON.
+const ADDED_TO: &str = "added-to.json";
+
+/// A dump whose first image is not begun after this time has stopped the program for ever: a process that forks at that very moment
+/// waits for the coordinator, and the coordinator for it (seen with DMTCP 5.0).
+const STUCK: Duration = Duration::from_secs(30);
+
+/// So long the processes of a program are to be the same ones before it is dumped, and so long that is waited for: a launcher that
+/// starts others gets stuck each time.
+const CALM: Duration = Duration::from_millis(1500);
+const LONGEST_CALM: Duration = Duration::from_secs(5);
+
+/// After so many dumps of one wrapper that got stuck no more is tried.
+const MOST_STUCK: u32 = 3;
 
 /// Longest time of a command that makes no checkpoint.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -28,26 +50,49 @@ pub struct Dmtcp {
     post: Post,
     checkpoints: Checkpoints,
     folder: PathBuf,
+    /// The job's.
+    job_folder: PathBuf,
     argv: Vec<String>,
     tree: Tree,
     instead: Instead,
     limit: Duration,
     port: Option<String>,
     tries: Tries,
+    stuck: Arc<Stuck>,
+}
+
+/// Dumps that have stopped the program for ever.
+#[derive(Default)]
+struct Stuck {
+    count: AtomicU32,
+    /// Whether the program was killed for one, and that has not been told.
+    has_killed: AtomicBool,
 }
 
 impl Dmtcp {
-    /// An engine for the script `argv`, with its working files in `folder`; `limit` bounds a checkpoint.
+    /// An engine for the script `argv` in the job's folder, with its own files in `run`; `limit` bounds a checkpoint.
     pub fn new(
         post: Post,
         checkpoints: Checkpoints,
-        folder: PathBuf,
+        (run, job_folder): (&Path, PathBuf),
         argv: Vec<String>,
         tree: Tree,
         limit: Duration,
     ) -> Dmtcp {
-        let (instead, tries) = (Instead::default(), Tries::default());
-        Dmtcp { post, checkpoints, folder, argv, tree, instead, limit, port: None, tries }
+        let (instead, tries, folder) = (Instead::default(), Tries::default(), run.join("dmtcp"));
+        Dmtcp {
+            post,
+            checkpoints,
+            folder,
+            job_folder,
+            argv,
+            tree,
+            instead,
+            limit,
+            port: None,
+            tries,
+            stuck: Arc::default(),
+        }
     }
 
     /// What is started in the script's place.
@@ -123,25 +168,51 @@ impl Engine for Dmtcp {
         Ok(vec![("FT_ENERGY_RESTART".to_string(), u8::from(from.is_some()).to_string())])
     }
 
+    fn has_killed(&mut self) -> Option<String> {
+        let has_killed = self.stuck.has_killed.swap(false, Ordering::SeqCst);
+        has_killed.then(|| "DMTCP had stopped the program for a checkpoint and could not go on".to_string())
+    }
+
+    fn repeated(&self, from: &Manifest) -> Repeated {
+        let Some(run) = self.folder.parent().map(Path::to_path_buf) else { return Repeated::default() };
+        let kept = fs::read(self.checkpoints.path(from.number).join(ADDED_TO)).unwrap_or_default();
+        let outputs = serde_json::from_slice(&kept).unwrap_or_default();
+        From { since_s: from.begun_s, frozen: Vec::new(), run, outputs }.look(&self.job_folder).within_limit()
+    }
+
     fn begin(&mut self, into: PathBuf) {
         let one = self.tries.begin();
         let (post, folder, tree) = (self.post.clone(), self.folder.clone(), self.tree.clone());
-        let (port, limit) = (self.port.clone(), self.limit);
+        let (port, limit, stuck) = (self.port.clone(), self.limit, self.stuck.clone());
         thread::spawn(move || {
             let made = refuse_steps(&tree).and_then(|()| {
+                if stuck.count.load(Ordering::SeqCst) >= MOST_STUCK {
+                    return Err(format!("DMTCP could not stop the program {MOST_STUCK} times, and is not asked again"));
+                }
                 let port = port.ok_or("the program does not run under DMTCP")?;
                 let mut command = Command::new("dmtcp_command");
                 command.args(["--coord-host", "localhost", "--coord-port", &port, "--bcheckpoint"]);
                 command.stdin(Stdio::null()).stdout(Stdio::null());
                 // What a checkpoint that was given up has left.
                 images(&folder)?.iter().try_for_each(fs::remove_file).map_err(|e| e.to_string())?;
+                wait_for_calm(&tree);
+                write_added_to(&tree, &into)?;
                 let begun = Instant::now();
-                tool::run(&mut command, "dmtcp_command --bcheckpoint", limit, || one.is_current())?;
+                let has_begun = || begun.elapsed() < STUCK || begins(&folder);
+                let made =
+                    tool::run(&mut command, "dmtcp_command --bcheckpoint", limit, || one.is_current() && has_begun());
+                if made.is_err() && one.is_current() && !has_begun() {
+                    stuck.count.fetch_add(1, Ordering::SeqCst);
+                    stuck.has_killed.store(true, Ordering::SeqCst);
+                    tree.processes().iter().for_each(|process| processes::signal_seen(process, libc::SIGKILL));
+                    return Err(format!("DMTCP has not stopped all processes in {} s", STUCK.as_secs()));
+                }
+                made?;
                 let still_s = Some(begun.elapsed().as_secs_f64());
                 post.tell_of(&one, Happening::GoesOn);
                 Ok(Saved { files: take_images(&folder, &into)?, still_s, kept: None })
             });
-            post.tell_of(&one, Happening::Checkpointed(made));
+            post.tell_of(&one, Happening::Checkpointed(made.map_err(NotSaved::from)));
         });
     }
 
@@ -157,11 +228,41 @@ fn refuse_steps(tree: &Tree) -> Result<(), String> {
     Ok(())
 }
 
+/// Waits until a program starts no processes, but not long: some always do.
+fn wait_for_calm(tree: &Tree) {
+    let (begun, mut since) = (Instant::now(), Instant::now());
+    let pids = || tree.processes().iter().map(|process| process.pid).collect::<BTreeSet<_>>();
+    let mut before = pids();
+    while since.elapsed() < CALM && begun.elapsed() < LONGEST_CALM {
+        thread::sleep(Duration::from_millis(100));
+        let now = pids();
+        if now != before {
+            (before, since) = (now, Instant::now());
+        }
+    }
+}
+
+/// Notes which files the program adds to: these go back to their size.
+fn write_added_to(tree: &Tree, into: &Path) -> Result<(), String> {
+    let in_hand = tree.processes().into_iter().flat_map(|process| files::of(process.pid));
+    let added_to: BTreeSet<PathBuf> =
+        in_hand.filter(|file| file.writes && !file.overwrites).map(|file| file.path).collect();
+    let text = serde_json::to_vec(&added_to).map_err(|e| e.to_string())?;
+    fs::write(into.join(ADDED_TO), text).map_err(|e| format!("{ADDED_TO}: {e}"))
+}
+
 /// The images that lie in a folder.
 fn images(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let names = storage::names(folder, Patience::SHORT).map_err(|e| e.to_string())?;
     let paths = names.iter().map(|name| folder.join(name));
     Ok(paths.filter(|p| p.extension().is_some_and(|e| e == "dmtcp")).collect())
+}
+
+/// Whether an image is there or being written.
+fn begins(folder: &Path) -> bool {
+    let names = storage::names(folder, Patience::SHORT);
+    // What cannot be read may hold some.
+    names.map_or(true, |names| names.iter().any(|name| name.to_string_lossy().contains(".dmtcp")))
 }
 
 /// Moves the images that DMTCP has finished into a checkpoint.
@@ -171,5 +272,6 @@ fn take_images(folder: &Path, into: &Path) -> Result<Vec<ManifestFile>, String> 
         fs::rename(&image, to).map_err(|e| format!("{}: {e}", image.display()))?;
     }
     let files = survey(into).map_err(|e| e.to_string())?;
-    if files.is_empty() { Err("dmtcp_command left no image".to_string()) } else { Ok(files) }
+    let is_image = |file: &ManifestFile| file.copy.ends_with(".dmtcp");
+    if !files.iter().any(is_image) { Err("dmtcp_command left no image".to_string()) } else { Ok(files) }
 }

@@ -132,7 +132,7 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
         }
         (Some(Kind::Dmtcp), ..) => {
             let limit = Duration::from_secs_f64(limit_s);
-            let dmtcp = Dmtcp::new(post, checkpoints, run.join("dmtcp"), argv.to_vec(), tree, limit);
+            let dmtcp = Dmtcp::new(post, checkpoints, (run, me.folder.clone()), argv.to_vec(), tree, limit);
             script.instead = dmtcp.instead();
             Box::new(dmtcp)
         }

@@ -2,7 +2,7 @@
 
 use crate::app::interval_variables;
 use config::Site;
-use driver::ports::{Engine, Happening, Saved, Unprepared};
+use driver::ports::{Engine, Happening, NotSaved, Saved, Unprepared};
 use host::mail::{Post, Tries};
 use host::tool;
 use protocol::Manifest;
@@ -88,7 +88,7 @@ impl Engine for Hook {
             });
             // What the program does meanwhile only the command knows.
             let saved = files.map(|files| Saved { files, still_s: None, kept: None });
-            post.tell_of(&one, Happening::Checkpointed(saved));
+            post.tell_of(&one, Happening::Checkpointed(saved.map_err(NotSaved::from)));
         });
     }
 

@@ -6,7 +6,7 @@
 
 mod log;
 
-use driver::ports::{Engine, Happening, Kept, Saved, Unprepared};
+use driver::ports::{Engine, Happening, Kept, NotSaved, Saved, Unprepared};
 use host::mail::{Post, Tries, now_s};
 use log::Log;
 use protocol::Manifest;
@@ -227,7 +227,7 @@ impl Engine for Scr {
                 let kept = Some(Kept { bytes: made.bytes, took_s: made.took_s });
                 Ok(Saved { files, still_s: Some(made.still_s), kept })
             });
-            post.tell_of(&one, Happening::Checkpointed(saved));
+            post.tell_of(&one, Happening::Checkpointed(saved.map_err(NotSaved::from)));
         });
     }
 
@@ -305,7 +305,10 @@ mod tests {
         fs::create_dir(&into).unwrap();
         engine.begin(into);
         let said = clock.wait(now_s() + 30.0);
-        assert!(matches!(said, Some(Happening::Checkpointed(Err(ref e))) if e.contains("no complete")), "{said:?}");
+        assert!(
+            matches!(said, Some(Happening::Checkpointed(Err(ref e))) if e.to_string().contains("no complete")),
+            "{said:?}"
+        );
         assert!(!engine.on_demand() && !engine.halted());
     }
 

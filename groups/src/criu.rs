@@ -7,7 +7,7 @@
 use crate::board::{Seat, Seats, Way, Within, tell};
 use crate::known::{self, Ended, Known, Written};
 use crate::lines::Reach;
-use driver::ports::{Engine, Happening, Unprepared};
+use driver::ports::{Engine, Happening, NotSaved, Unprepared};
 use engines::app::interval_variables;
 use engines::criu_steps::length_from;
 use engines::wardens::{Dump, Standing, Wardens};
@@ -440,12 +440,14 @@ impl Engine for GroupCriu {
             let open = seats.open_of(group);
             let outside = open.iter().find_map(|(of, _)| Some((of, of.outside.as_ref()?)));
             let saved = match outside {
-                Some((of, why)) => Err(format!("srun {} runs in no sandbox: {why}", of.words)),
+                Some((of, why)) => Err(format!("srun {} runs in no sandbox: {why}", of.words).into()),
                 None => match within.rest(group, &open, &into) {
-                    Err(reason) => Err(reason),
+                    Err(reason) => Err(reason.into()),
                     Ok(resting) => {
                         wardens.forget_ended(&|name| open.iter().any(|(of, _)| of.name == name));
-                        let still = |all: &[Standing]| within.keep(group, &seats.open_of(group), all, &into);
+                        let still = |all: &[Standing]| {
+                            within.keep(group, &seats.open_of(group), all, &into).map_err(NotSaved::from)
+                        };
                         let (limit_s, wanted) = (within.limit_s, || one.is_current());
                         let resting = Cell::new(resting);
                         wardens.dump(&Dump {
@@ -465,7 +467,7 @@ impl Engine for GroupCriu {
                 },
             };
             if let (Err(why), Some(worlds)) = (&saved, &within.worlds) {
-                worlds.leave(group, &into, why);
+                worlds.leave(group, &into, &why.to_string());
             }
             post.tell_of(&one, Happening::Checkpointed(saved));
         });

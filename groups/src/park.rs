@@ -213,7 +213,7 @@ pub fn here(run: &Path, group: usize, sandbox: &Path, into: &Path, limit_s: f64)
         tells_going_on: false,
     };
     let dumped = client::dump(sandbox, &ask, || true, || {});
-    dumped.map_err(|reason| match said(&mut relay("wake")) {
+    dumped.map_err(|e| e.to_string()).map_err(|reason| match said(&mut relay("wake")) {
         Ok(()) => reason,
         Err(e) => format!("{reason}; and its relay was not told: {e}"),
     })

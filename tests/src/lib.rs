@@ -6,6 +6,7 @@ pub mod hosts;
 pub mod lending;
 pub mod partitions;
 pub mod programs;
+pub mod real;
 pub mod transparent;
 
 pub use site::{Site, Wanted, built, fetch_criu, page, repository};

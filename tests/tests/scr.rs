@@ -6,61 +6,22 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use suite::{Site, Wanted, built, repository};
+use suite::{Site, Wanted, real};
 
 const USER: &str = "jpalice";
 const MINUTES: Duration = Duration::from_secs(300);
-
-/// What SCR stands on, and itself.
-const PARTS: [&str; 10] = ["lwgrp", "dtcmp", "KVTree", "AXL", "spath", "rankstr", "redset", "shuffile", "er", "scr"];
-
-/// Builds SCR and the program `steps` once; why not, where its sources or what builds them is missing.
-fn scr() -> Result<PathBuf, String> {
-    let sources = repository().join("../shared/sources");
-    let missing = PARTS.iter().map(|part| sources.join(format!("{part}.tar.xz"))).find(|archive| !archive.exists());
-    if let Some(archive) = missing {
-        return Err(format!("{} is not there", archive.display()));
-    }
-    let prefix = built().map_err(|e| e.to_string())?.join("scr");
-    let steps = prefix.join("bin/steps");
-    if steps.exists() {
-        return Ok(prefix);
-    }
-    let run = |command: &mut Command| {
-        let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-        let said = || String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", said())) }
-    };
-    // The script builds whatever lies beside it, and more is there than is wanted.
-    let own = tempfile::tempdir().map_err(|e| e.to_string())?;
-    for name in PARTS.map(|part| format!("{part}.tar.xz")).iter().map(String::as_str).chain(["build.sh"]) {
-        fs::copy(sources.join(name), own.path().join(name)).map_err(|e| format!("{name}: {e}"))?;
-    }
-    run(Command::new("bash").arg(own.path().join("build.sh")).arg(own.path()).arg(&prefix))?;
-    run(Command::new("mpicc")
-        .arg("-O2")
-        .arg(sources.join("scr-steps.c"))
-        .arg("-o")
-        .arg(&steps)
-        .arg(format!("-I{}", prefix.join("include").display()))
-        .arg(format!("-L{}", prefix.join("lib").display()))
-        .arg("-lscr"))?;
-    Ok(prefix)
-}
 
 /// Two nodes whose users find SCR's program, and its library below a folder that is not in any `PATH`.
 fn site() -> Option<MutexGuard<'static, Site>> {
     static SITE: OnceLock<Option<Mutex<Site>>> = OnceLock::new();
     let start = || {
-        let prefix = scr().inspect_err(|why| println!("skipped: {why}")).ok()?;
+        let prefix = real::scr().inspect_err(|why| println!("skipped: {why}")).ok()?;
         let dir = PathBuf::from(format!("/tmp/joulepoint-scr-{}", std::process::id()));
         let wanted = Wanted { nodes: 2, ..Wanted::default() };
         let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("a site");
-        let copied = Command::new("cp").arg("-r").arg(prefix).arg(dir.join("scr")).status();
-        assert!(copied.expect("cp").success());
+        real::install(&prefix, &dir.join("scr")).expect("cp");
         Some(Mutex::new(site))
     };
     SITE.get_or_init(start).as_ref().map(|site| site.lock().unwrap_or_else(PoisonError::into_inner))

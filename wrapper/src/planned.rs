@@ -195,6 +195,7 @@ fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options
         nodes: me.nodes.len(),
         is_part: is_component(),
         talks: settings.log.is_some(),
+        starts_mpi: engines::criu::talks(&read.words, &libraries),
         no_world: ranks::hindrance(&read.words, &me.folder, &launcher, me.nodes.len() > 1).map(|why| why.to_string()),
         fabric: choice::fabric(),
         old_driver: choice::old_driver_here(),

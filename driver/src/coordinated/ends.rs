@@ -98,11 +98,11 @@ impl Driver<'_> {
 
     /// The script has ended at `exited_s` with an error of its own; a crash by a signal is tried again.
     fn crashed(&mut self, code: i32, exited_s: f64) -> Option<End> {
-        // A checkpoint that could not be restored is no fault of the script.
-        let is_not_back = code == protocol::EXIT_KILLED && (self.is_unrestored() || self.has_lost_its_line());
+        // A checkpoint that could not be restored, or not be finished, is no fault of the script.
+        let not_its_fault = self.ports.engine.has_killed().or_else(|| self.not_back(code));
         let was_asked = self.ports.child.was_asked(code);
         let is_over = by_signal(code).is_none() || was_asked || self.crashes >= self.setup.step_retries;
-        if !is_not_back && is_over {
+        if not_its_fault.is_none() && is_over {
             if self.ports.child.runs() {
                 // Without us it would hear of the step's end, and may know what to do.
                 let reason = "the step has failed as often as it is tried again: the script goes on as after an error";
@@ -119,16 +119,20 @@ impl Driver<'_> {
             }
             return Some(End::Finished(code));
         }
-        self.crashes += u32::from(!is_not_back);
+        self.crashes += u32::from(not_its_fault.is_none());
         let now_s = self.ports.clock.now_s();
-        let reason = match self.from.filter(|_| is_not_back) {
-            Some(number) => format!("checkpoint {number} could not be restored"),
-            None => format!("the job script ended by signal {}", by_signal(code).unwrap_or_default()),
-        };
+        let by_a_signal = || format!("the job script ended by signal {}", by_signal(code).unwrap_or_default());
+        let reason = not_its_fault.unwrap_or_else(by_a_signal);
         self.note(vec![failure(FailureKind::Step, None, exited_s, now_s, &reason)]);
         self.cut(Phase::Restart);
         self.ports.child.stop();
         Some(End::Again)
+    }
+
+    /// That the checkpoint from which the script was to go on could not be restored, if that is why it ended.
+    fn not_back(&mut self, code: i32) -> Option<String> {
+        let is_not_back = code == protocol::EXIT_KILLED && (self.is_unrestored() || self.has_lost_its_line());
+        self.from.filter(|_| is_not_back).map(|number| format!("checkpoint {number} could not be restored"))
     }
 
     /// Whether a step could not be restored, for the first time from this checkpoint: a second time may set it aside.

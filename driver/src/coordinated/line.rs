@@ -3,7 +3,7 @@
 use super::{Checkpointing, Driver, End};
 use crate::ledger::Used;
 use crate::orders::leaving;
-use crate::ports::Saved;
+use crate::ports::{NotSaved, Saved};
 use crate::protection::Committed;
 use crate::setup::RETRY_PAUSE_S;
 use policy::decide::Why;
@@ -29,13 +29,13 @@ impl Driver<'_> {
             }
             Err(e) => {
                 self.is_superseded |= e.is_superseded();
-                self.failed_checkpoint(format!("no room for a checkpoint: {e}"), &orders);
+                self.failed_checkpoint(format!("it cannot be begun: {e}"), &orders);
             }
         }
     }
 
     /// The engine has answered.
-    pub(super) fn checkpointed(&mut self, result: Result<Saved, String>) -> Option<End> {
+    pub(super) fn checkpointed(&mut self, result: Result<Saved, NotSaved>) -> Option<End> {
         let running = self.checkpointing.take()?;
         match result {
             Ok(files) => {
@@ -169,15 +169,18 @@ impl Driver<'_> {
         }
     }
 
-    pub(super) fn failed_checkpoint(&mut self, reason: String, orders: &[Order]) {
+    pub(super) fn failed_checkpoint(&mut self, why: impl Into<NotSaved>, orders: &[Order]) {
         if self.is_superseded {
             return;
         }
         let now_s = self.ports.clock.now_s();
         self.not_before_s = now_s + RETRY_PAUSE_S.max(self.adaptation.checkpoint_s());
+        let why = why.into();
+        let reason = why.to_string();
         tracing::info!(%reason, "checkpoint failed");
         let mut events = self.desk.fail(orders, &reason);
-        events.extend(self.guard.failed(now_s, None, &reason));
+        let is_bare = self.guard.has_one() && matches!(self.ports.store.look(), Ok((None, _)));
+        events.extend(if is_bare { self.guard.vanished(&why) } else { self.guard.failed(now_s, None, &why) });
         events.push(Event::CheckpointFailed { reason });
         self.note(events);
     }

@@ -1,6 +1,6 @@
 //! What the driver of groups needs of the world beside the ports of every driver.
 
-use crate::ports::{Child, Clock, Cluster, Engine, Meter, Saved, Store};
+use crate::ports::{Child, Clock, Cluster, Engine, Meter, NotSaved, Saved, Store};
 use protocol::{Manifest, Messages};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub enum News {
         /// Whose.
         group: usize,
         /// What it has.
-        result: Result<Saved, String>,
+        result: Result<Saved, NotSaved>,
     },
     /// A group's program works while its checkpoint is brought to where it stays.
     GoesOn {

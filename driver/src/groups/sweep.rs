@@ -7,7 +7,7 @@ use super::run::Groups;
 use super::under_way::{Sweep, Then};
 use crate::ledger::Used;
 use crate::orders::leaving;
-use crate::ports::Saved;
+use crate::ports::{NotSaved, Saved};
 use crate::protection::Committed;
 use crate::setup::{Outcome, RETRY_PAUSE_S};
 use policy::decide::{Action, Situation, Why, decide};
@@ -200,7 +200,7 @@ impl Groups<'_> {
             }
             Err(e) => {
                 self.is_superseded |= e.is_superseded();
-                self.failed_checkpoint(group, format!("no room for a checkpoint: {e}"));
+                self.failed_checkpoint(group, format!("it cannot be begun: {e}"));
             }
         }
     }
@@ -229,9 +229,9 @@ impl Groups<'_> {
     }
 
     /// The engine of a group has answered.
-    pub(super) fn checkpointed(&mut self, group: usize, result: Result<Saved, String>) {
+    pub(super) fn checkpointed(&mut self, group: usize, result: Result<Saved, NotSaved>) {
         let Some(running) = self.all[group].checkpointing.take() else { return };
-        let outcome = result.and_then(|saved| self.commit(group, &running, saved));
+        let outcome = result.and_then(|saved| self.commit(group, &running, saved).map_err(NotSaved::from));
         self.phase(group);
         match outcome {
             Ok(made) => {
@@ -296,12 +296,14 @@ impl Groups<'_> {
         Ok(OrderedCheckpoint { number, path, seconds: ended_s - begun_s, bytes, joules })
     }
 
-    pub(super) fn failed_checkpoint(&mut self, group: usize, reason: String) {
+    pub(super) fn failed_checkpoint(&mut self, group: usize, why: impl Into<NotSaved>) {
         let now_s = self.ports.clock.now_s();
         let g = &mut self.all[group];
         g.not_before_s = now_s + RETRY_PAUSE_S.max(g.adaptation.checkpoint_s());
+        let why = why.into();
+        let reason = why.to_string();
         tracing::info!(group, %reason, "checkpoint failed");
-        let told = self.guard.failed(now_s, Some(group), &reason);
+        let told = self.guard.failed(now_s, Some(group), &why);
         self.note(told.into_iter().collect());
         self.miss(group, &reason);
         self.note_in(group, Event::CheckpointFailed { reason });

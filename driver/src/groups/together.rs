@@ -92,10 +92,9 @@ impl Groups<'_> {
             }
             Err(e) => {
                 self.is_superseded |= e.is_superseded();
-                sweep.failed = Some(format!("no room for a checkpoint: {e}"));
+                sweep.failed = Some(format!("it cannot be begun: {e}"));
                 sweep.pending.clear();
-                (0..self.all.len())
-                    .for_each(|group| self.failed_checkpoint(group, format!("no room for a checkpoint: {e}")));
+                (0..self.all.len()).for_each(|group| self.failed_checkpoint(group, format!("it cannot be begun: {e}")));
             }
         }
     }

@@ -8,7 +8,7 @@ pub use ports::play_record;
 use crate::common::Killed;
 use driver::groups::ports::LoanOutcome;
 use driver::groups::ports::News;
-use driver::ports::{Happening, Saved};
+use driver::ports::{Happening, NotSaved, Saved};
 use protocol::{Event, FailureKind, Manifest, ManifestFile, Order, OrderState, Verb};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -466,7 +466,7 @@ impl World {
             ..ManifestFile::default()
         };
         let result = if fails {
-            Err("disk quota exceeded".into())
+            Err(NotSaved::Failed("disk quota exceeded".into()))
         } else {
             Ok(Saved { files: vec![file], still_s: Some(0.0), kept: None })
         };

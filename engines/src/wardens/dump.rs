@@ -8,7 +8,7 @@ use ::criu::line::{Member, Order, Said};
 use ::criu::seconds;
 use ::criu::supervisor::ENDED;
 use config::Compress;
-use driver::ports::Saved;
+use driver::ports::{NotSaved, Saved};
 use increments::Increments;
 use run::{Earlier, survey_new, write_durably};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub struct Dump<'a> {
     pub wanted: &'a dyn Fn() -> bool,
     /// What else belongs to the line: called while all stand still, with what each task has written; also for tasks
     /// that have ended while their step is still there.
-    pub still: &'a dyn Fn(&[Standing]) -> Result<(), String>,
+    pub still: &'a dyn Fn(&[Standing]) -> Result<(), NotSaved>,
     /// Called when all tasks go on, which is before the dump is where it stays.
     pub goes_on: &'a dyn Fn(),
 }
@@ -61,10 +61,10 @@ impl Wardens {
     /// Dumps all tasks into one recovery line; its files are synced.
     ///
     /// # Errors
-    /// A sentence: no line, and all tasks go on.
-    pub fn dump(&self, dump: &Dump) -> Result<Saved, String> {
+    /// Why there is no line; all tasks go on.
+    pub fn dump(&self, dump: &Dump) -> Result<Saved, NotSaved> {
         let _alone = match self.0.dump.try_lock() {
-            Err(TryLockError::WouldBlock) => return Err("another dump is on its way".to_string()),
+            Err(TryLockError::WouldBlock) => return Err("another dump is on its way".to_string().into()),
             Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
             Ok(lock) => lock,
         };
@@ -99,7 +99,7 @@ impl Wardens {
         Ok(Saved { files, still_s: Some(frozen_s), kept: None })
     }
 
-    fn freeze_and_save(&self, dump: &Dump, running: &Running, ended: &[(Standing, i32)]) -> Result<(), String> {
+    fn freeze_and_save(&self, dump: &Dump, running: &Running, ended: &[(Standing, i32)]) -> Result<(), NotSaved> {
         for member in running.values() {
             folder(dump.into, member)?;
         }
@@ -137,7 +137,7 @@ impl Wardens {
         let standing = |(id, carried_bytes)| Standing { member: running[&id].clone(), carried_bytes };
         let ended = ended.iter().map(|(task, _)| task.clone());
         (dump.still)(&saved.into_iter().map(standing).chain(ended).collect::<Vec<_>>())?;
-        if wanted() { Ok(()) } else { Err(LATE.to_string()) }
+        if wanted() { Ok(()) } else { Err(LATE.to_string().into()) }
     }
 
     /// Tells all tasks an order, if there is one, and waits until each has answered as `answer` understands it; the answers.
@@ -147,7 +147,7 @@ impl Wardens {
         order: Option<&dyn Fn(&Member) -> Order>,
         wanted: &dyn Fn() -> bool,
         answer: impl Fn(&Said) -> Option<Result<T, String>>,
-    ) -> Result<BTreeMap<u64, T>, String> {
+    ) -> Result<BTreeMap<u64, T>, NotSaved> {
         let named = |member: &Member, reason: &str| match of.len() {
             1 => reason.to_string(),
             _ => format!("task {} on {}: {reason}", member.rank, member.node),
@@ -168,7 +168,7 @@ impl Wardens {
         loop {
             for (id, member) in of.iter().filter(|(id, _)| !answers.contains_key(*id)).collect::<Vec<_>>() {
                 let task = state.tasks.get_mut(id).filter(|t| t.ended.is_none());
-                let task = task.ok_or_else(|| named(member, "it ended meanwhile"))?;
+                let task = task.ok_or_else(|| NotSaved::Ended(named(member, "it ended meanwhile")))?;
                 if let Some(result) = task.said.as_ref().and_then(&answer) {
                     answers.insert(*id, result.map_err(|reason| named(member, &reason))?);
                 }
@@ -177,7 +177,7 @@ impl Wardens {
                 return Ok(answers);
             }
             if !wanted() {
-                return Err(LATE.to_string());
+                return Err(LATE.to_string().into());
             }
             state = self.0.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }

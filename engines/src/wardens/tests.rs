@@ -79,7 +79,7 @@ fn dump(wardens: &Wardens, into: &Path) -> Result<Vec<ManifestFile>, String> {
         still: &still,
         goes_on: &|| {},
     });
-    saved.map(|saved| saved.files)
+    saved.map(|saved| saved.files).map_err(|e| e.to_string())
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn dumps_do_not_overlap_and_one_that_nobody_wants_any_more_is_none() {
         still: &still,
         goes_on: &|| {},
     };
-    assert_eq!(wardens.dump(&asked).unwrap_err(), LATE);
+    assert_eq!(wardens.dump(&asked).unwrap_err().to_string(), LATE);
     wardens.forget();
     assert!(one.join().unwrap().contains(&Order::Thaw { keep: false }));
 }

@@ -2,7 +2,7 @@
 
 use super::life::{Port, World, announces};
 use super::program::Program;
-use driver::ports::{Engine, Happening, Saved, Store, Unprepared};
+use driver::ports::{Engine, Happening, NotSaved, Saved, Store, Unprepared};
 use protocol::{Event, Manifest};
 use rand::Rng;
 use run::{Patience, bring_back, take_new};
@@ -21,12 +21,12 @@ impl World {
     /// The program's files are copied, or not.
     pub fn copied(&mut self) -> Happening {
         let Some((_, Some(into))) = self.asked.take() else {
-            return Happening::Checkpointed(Err("the program could not write its state".to_string()));
+            return Happening::Checkpointed(Err(NotSaved::Failed("the program could not write its state".to_string())));
         };
         let taken = take_new(&self.program.paths(), &into, &self.checkpoints.earlier());
         Happening::Checkpointed(match taken {
             Ok(files) => Ok(Saved { files, still_s: None, kept: None }),
-            Err(e) => Err(e.to_string()),
+            Err(e) => Err(e.to_string().into()),
         })
     }
 

@@ -1,0 +1,82 @@
+//! Checkpoint engines of others, built from their sources, which lie beside the repository (`../shared/sources`).
+
+use crate::{built, repository};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What SCR stands on, and itself.
+const SCR: [&str; 10] = ["lwgrp", "dtcmp", "KVTree", "AXL", "spath", "rankstr", "redset", "shuffile", "er", "scr"];
+
+/// SCR with the program `bin/steps`, built once.
+///
+/// # Errors
+/// Why not, where its sources or what builds them is missing.
+pub fn scr() -> Result<PathBuf, String> {
+    let (prefix, sources) = (prefix("scr")?, sources(&SCR)?);
+    let steps = prefix.join("bin/steps");
+    if steps.exists() {
+        return Ok(prefix);
+    }
+    // The script builds whatever lies beside it, and more is there than is wanted.
+    let own = tempfile::tempdir().map_err(|e| e.to_string())?;
+    for name in SCR.map(|part| format!("{part}.tar.xz")).iter().map(String::as_str).chain(["build.sh"]) {
+        fs::copy(sources.join(name), own.path().join(name)).map_err(|e| format!("{name}: {e}"))?;
+    }
+    run(Command::new("bash").arg(own.path().join("build.sh")).arg(own.path()).arg(&prefix))?;
+    run(Command::new("mpicc")
+        .arg("-O2")
+        .arg(sources.join("scr-steps.c"))
+        .arg("-o")
+        .arg(&steps)
+        .arg(format!("-I{}", prefix.join("include").display()))
+        .arg(format!("-L{}", prefix.join("lib").display()))
+        .arg("-lscr"))?;
+    Ok(prefix)
+}
+
+/// DMTCP, built once, which takes some five minutes.
+///
+/// # Errors
+/// As of [`scr`].
+pub fn dmtcp() -> Result<PathBuf, String> {
+    let (prefix, sources) = (prefix("dmtcp")?, sources(&["dmtcp"])?);
+    if prefix.join("bin/dmtcp_restart").exists() {
+        return Ok(prefix);
+    }
+    let own = tempfile::tempdir().map_err(|e| e.to_string())?;
+    run(Command::new("tar").arg("-xJf").arg(sources.join("dmtcp.tar.xz")).arg("-C").arg(own.path()))?;
+    let folder = own.path().join("dmtcp");
+    run(Command::new("./configure").arg(format!("--prefix={}", prefix.display())).current_dir(&folder))?;
+    run(Command::new("make").arg("-j2").current_dir(&folder))?;
+    run(Command::new("make").arg("install").current_dir(&folder))?;
+    Ok(prefix)
+}
+
+fn prefix(name: &str) -> Result<PathBuf, String> {
+    Ok(built().map_err(|e| e.to_string())?.join(name))
+}
+
+/// The folder of the sources, if these are there.
+fn sources(parts: &[&str]) -> Result<PathBuf, String> {
+    let sources = repository().join("../shared/sources");
+    let archive = |part: &&str| sources.join(format!("{part}.tar.xz"));
+    match parts.iter().map(archive).find(|archive| !archive.exists()) {
+        Some(archive) => Err(format!("{} is not there", archive.display())),
+        None => Ok(sources),
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    let said = || String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", said())) }
+}
+
+/// Copies an engine to where the users of a site find it.
+///
+/// # Errors
+/// What `cp` says.
+pub fn install(prefix: &Path, into: &Path) -> Result<(), String> {
+    run(Command::new("cp").arg("-r").arg(prefix).arg(into))
+}
