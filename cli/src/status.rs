@@ -7,6 +7,8 @@ use ::report::sheet::printable;
 use ::report::words;
 use anyhow::anyhow;
 use protocol::{ProtectionState, RunAccount};
+use slurm::Slurm;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -30,6 +32,9 @@ pub struct StatusArgs {
 
 /// Time between two looks at a run that is waited for.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Most runs of whose jobs Slurm is asked, one by one.
+const MOST_ASKED: usize = 16;
 
 /// Exit codes of a wait that was in vain.
 const EXIT_NOT_PROTECTED: i32 = 3;
@@ -63,8 +68,17 @@ pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
     if let Some(job) = args.job.as_ref().filter(|_| runs.is_empty() && code == 0) {
         return Err(Failure::Other(anyhow!("{}", report::unknown(job))));
     }
-    out::print(table(&runs, args.job.is_some()))?;
+    out::print(table(&runs, args.job.is_some(), &jobs(&runs, conf)))?;
     Ok(code)
+}
+
+/// How Slurm says that the jobs of runs are which have not ended: they may wait, or be held or suspended, and their runs do not
+/// know it. Of many runs, and while Slurm is away, nobody is asked.
+fn jobs(runs: &[RunAccount], conf: &Path) -> BTreeMap<u32, &'static str> {
+    let open: Vec<u32> = runs.iter().filter(|run| run.end_s.is_none() && run.job > 0).map(|run| run.job).collect();
+    let Some(site) = crate::site(conf).ok().filter(|_| open.len() <= MOST_ASKED) else { return BTreeMap::new() };
+    let jobs = Slurm::new(site.slurm_bin).jobs_of(&open).unwrap_or_default();
+    jobs.into_iter().map(|job| (job.id, job.state.as_str())).collect()
 }
 
 fn limit(args: &StatusArgs) -> Result<Option<Instant>, Failure> {
@@ -106,7 +120,7 @@ fn wait(
     }
 }
 
-fn table(runs: &[RunAccount], is_one: bool) -> String {
+fn table(runs: &[RunAccount], is_one: bool, jobs: &BTreeMap<u32, &'static str>) -> String {
     let mut text = format!(
         "{:>8} {:<8} {:<9} {:<13} {:>5} {:>8} {:>9}  {}\n",
         "JobID", "User", "State", "Protection", "Ckpts", "Failures", "Energy", "last ckpt"
@@ -119,7 +133,7 @@ fn table(runs: &[RunAccount], is_one: bool) -> String {
             "{:>8} {:<8} {:<9} {:<13} {:>5} {:>8} {:>9}  {last}\n",
             run.job_id,
             printable(&run.user),
-            state(run),
+            jobs.get(&run.job).filter(|_| run.end_s.is_none()).map_or_else(|| state(run), |state| state.to_string()),
             protection(run),
             run.total.checkpoints,
             run.total.failures,

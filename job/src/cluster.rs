@@ -30,9 +30,9 @@ const ACCOUNTED_LIMIT: Duration = Duration::from_millis(1500);
 /// Time between two looks at accounting.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often Slurm is asked to put the job back into the queue, and the time between.
-const REQUEUE_TRIES: u32 = 6;
-const REQUEUE_PAUSE: Duration = Duration::from_secs(3);
+/// How often is asked on whom all depends, and the time between.
+const TRIES: u32 = 6;
+const TRY_PAUSE: Duration = Duration::from_secs(3);
 
 /// This job.
 pub struct Job {
@@ -248,24 +248,27 @@ impl Cluster for Job {
     }
 
     fn requeue(&mut self) -> Result<(), String> {
-        persistently(|| self.slurm.requeue(self.job))
+        persistently(|| self.slurm.requeue(self.job)).map_err(|e| e.to_string())
     }
 
     fn requeue_held(&mut self) -> Result<(), String> {
-        persistently(|| self.slurm.requeue_held(self.job))
+        persistently(|| self.slurm.requeue_held(self.job)).map_err(|e| e.to_string())
     }
 }
 
-/// Puts a job back into the queue: a slurmctld that starts again is back in seconds; without it the run would end here.
-pub fn persistently(requeue: impl Fn() -> Result<(), slurm::Error>) -> Result<(), String> {
-    for _ in 1..REQUEUE_TRIES {
-        match requeue() {
-            Ok(()) => return Ok(()),
-            Err(e) => tracing::warn!(%e, "the job is not back in the queue; it is tried again"),
+/// Asks a daemon without which the run would end here: one that starts again is back in seconds.
+///
+/// # Errors
+/// The last one of its.
+pub fn persistently<T, E: std::fmt::Display>(ask: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    for _ in 1..TRIES {
+        match ask() {
+            Ok(answer) => return Ok(answer),
+            Err(e) => tracing::warn!(%e, "it is asked again"),
         }
-        thread::sleep(REQUEUE_PAUSE);
+        thread::sleep(TRY_PAUSE);
     }
-    requeue().map_err(|e| e.to_string())
+    ask()
 }
 
 #[cfg(test)]

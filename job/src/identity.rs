@@ -6,11 +6,16 @@ use options::Settings;
 use run::line::Claim;
 use run::{Patience, storage};
 use slurm::Slurm;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use steps::resized::Layout;
 
 /// Set when a command outside Slurm is to take up an earlier run.
 pub const RESUME: &str = "JOULEPOINT_RESUME";
+
+/// File of a run that says of which batch script it is.
+const SCRIPT: &str = "script";
 
 /// One job record, as its environment tells it.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +44,8 @@ pub struct Identity {
     pub folder: PathBuf,
     /// HOME, or the user's home folder; `/tmp` if neither is known.
     pub home: String,
+    /// The digest of the batch script, and its arguments; none outside Slurm, and if the script cannot be read.
+    pub script: Option<String>,
 }
 
 impl Identity {
@@ -58,8 +65,9 @@ impl Identity {
         let command = argv.first().map(|a| a.rsplit('/').next().unwrap_or(a).to_string());
         let nodes = get("SLURM_JOB_NODELIST").and_then(|l| slurm::expand_nodelist(&l).ok());
         let home = user.as_ref().map(|u| u.dir.to_string_lossy().into_owned());
+        let job = get("SLURM_JOB_ID").and_then(|v| v.parse().ok());
         Identity {
-            job: get("SLURM_JOB_ID").and_then(|v| v.parse().ok()),
+            job,
             restart_count: get("SLURM_RESTART_COUNT").and_then(|v| v.parse().ok()).unwrap_or(0),
             cluster: get("SLURM_CLUSTER_NAME").unwrap_or_else(|| host.clone()),
             user: user.map_or_else(|| nix::unistd::getuid().to_string(), |u| u.name),
@@ -71,6 +79,7 @@ impl Identity {
             cpus_per_node: get("SLURM_CPUS_ON_NODE").and_then(|v| v.parse().ok()).unwrap_or(1),
             folder: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
             home: get("HOME").or(home).unwrap_or_else(|| "/tmp".to_string()),
+            script: job.and_then(|_| script(argv)),
         }
     }
 
@@ -109,7 +118,7 @@ impl Identity {
     /// The name of the run, and whether earlier wrappers worked on it.
     ///
     /// Slurm uses job ids again, so a run is its job id and the moment of its first start; a requeued job, and a
-    /// driver that was killed, take up the newest run of their id.
+    /// driver that was killed, take up the newest run of their id and of their script.
     ///
     /// # Errors
     /// What the file system says for as long as it is tried: then nobody knows whether there is one.
@@ -120,11 +129,36 @@ impl Identity {
         if self.restart_count > 0 || killed_before || asked {
             let names = storage::names(&folder, Patience::LONG)?.into_iter().filter_map(|name| name.into_string().ok());
             let begun = |name: &String| name.strip_prefix(&format!("{id}."))?.parse::<u64>().ok();
-            if let Some((_, newest)) = names.filter_map(|name| Some((begun(&name)?, name))).max() {
-                return Ok((newest, true));
+            let mut runs: Vec<(u64, String)> = names.filter_map(|name| Some((begun(&name)?, name))).collect();
+            runs.sort();
+            for (_, name) in runs.into_iter().rev() {
+                if self.may_be_own(&folder.join(&name))? {
+                    return Ok((name, true));
+                }
+                protocol::say!("joulepoint: run {name} is of another job that had this number: its script is another");
             }
         }
         Ok((self.new_run_name(), false))
+    }
+
+    /// Whether a run is of this job's script, as far as that is known.
+    fn may_be_own(&self, run: &Path) -> run::Result<bool> {
+        let Some(script) = &self.script else { return Ok(true) };
+        let path = run.join(SCRIPT);
+        match Patience::LONG.with(|| fs::read_to_string(&path)) {
+            Ok(kept) => Ok(kept == *script),
+            // A run from before this was kept.
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(true),
+            Err(e) => Err(run::Error::at(&path)(e)),
+        }
+    }
+
+    /// Notes in a run that begins of which script it is.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn keep_script(&self, run: &Path) -> io::Result<()> {
+        self.script.iter().try_for_each(|script| run::write_durably(&run.join(SCRIPT), script.as_bytes()))
     }
 
     /// The name of a run that begins now.
@@ -140,10 +174,16 @@ impl Identity {
     }
 }
 
+/// What a batch script is: a digest of its content, and its arguments. Its path is another on each node.
+fn script(argv: &[String]) -> Option<String> {
+    let (script, arguments) = argv.split_first()?;
+    let (bytes, digest) = run::digest(&mut File::open(script).ok()?).ok()?;
+    Some(format!("{digest} {bytes} {arguments:?}\n"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn a_requeued_job_takes_up_its_newest_run_and_a_new_job_does_not() {
@@ -159,6 +199,31 @@ mod tests {
         let other = Identity { job: Some(8), restart_count: 1, ..me };
         assert!(!other.run_name(dir.path(), false).unwrap().1);
     }
+
+    #[test]
+    fn a_job_that_got_the_number_of_another_does_not_take_up_its_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("slurm_script");
+        let me = |text: &str, argument: &str| {
+            fs::write(&path, text).unwrap();
+            let argv = [path.to_string_lossy().into_owned(), argument.to_string()];
+            let script = script(&argv);
+            assert!(script.is_some());
+            Identity { job: Some(7), cluster: "c".into(), restart_count: 1, script, ..Identity::default() }
+        };
+        for name in ["7.100", "7.200", "7.300"] {
+            fs::create_dir_all(dir.path().join("c").join(name)).unwrap();
+        }
+        me("a", "1").keep_script(&dir.path().join("c/7.300")).unwrap();
+        me("b", "1").keep_script(&dir.path().join("c/7.200")).unwrap();
+        let name = |me: Identity| me.run_name(dir.path(), false).unwrap();
+        assert_eq!(name(me("a", "1")), ("7.300".to_string(), true));
+        assert_eq!(name(me("b", "1")), ("7.200".to_string(), true));
+        assert_eq!(name(me("a", "2")), ("7.100".to_string(), true), "one from before scripts were kept");
+        me("c", "1").keep_script(&dir.path().join("c/7.100")).unwrap();
+        assert!(!name(me("a", "2")).1);
+    }
+
     #[test]
     fn a_listing_that_fails_hides_no_earlier_run() {
         let dir = tempfile::tempdir().unwrap();

@@ -45,6 +45,9 @@ pub enum Error {
     /// A file that cannot be named in a manifest.
     #[error("{}: a file of a checkpoint must have a name in UTF-8", .0.display())]
     Name(PathBuf),
+    /// The journal of an earlier holder is gone: nobody knows on which nodes it worked.
+    #[error("{} is not there: without it nobody knows where this run worked last; put it back, or submit the job again", .0.display())]
+    NoJournal(PathBuf),
     /// There are complete checkpoints, and none can be read now.
     #[error("no checkpoint can be read now, and the run does not begin anew for that: {0}")]
     Unreadable(String),

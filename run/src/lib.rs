@@ -40,5 +40,6 @@ pub use patience::Patience;
 pub use placements::Placements;
 pub use restore::bring_back;
 pub use storage::write_durably;
+pub use stream::digest;
 pub use take_up::{TakenUp, take_up};
 pub use worker::Worker;

@@ -61,6 +61,9 @@ fn claim(run: &Path, me: &Claim, patience: Patience) -> Result<(u64, u64)> {
             return Err(Error::Superseded { newer });
         }
         let number = parts.iter().map(|part| part.holder).chain(told(run, patience)?).max().unwrap_or(0) + 1;
+        if let Some(gone) = gone(&parts, number) {
+            return Err(Error::NoJournal(holder::journal(run, gone)));
+        }
         let mut line = Vec::new();
         let claim = Claim { holder: number, ..me.clone() };
         encode(&Mark::Claim(claim), &mut line).map_err(Error::at(run))?;
@@ -69,6 +72,12 @@ fn claim(run: &Path, me: &Claim, patience: Patience) -> Result<(u64, u64)> {
         }
     }
     Err(Error::Storage { path: run.to_path_buf(), source: io::Error::other("others take the run up all the time") })
+}
+
+/// The first holder before `number` whose journal was there and is not. Holders of earlier versions had one in common.
+fn gone(parts: &[Part], number: u64) -> Option<u64> {
+    let newest = parts.iter().map(|part| part.holder).max().unwrap_or(holder::FIRST);
+    (holder::FIRST..number.min(newest + 1)).find(|n| parts.iter().all(|part| part.holder != *n))
 }
 
 /// A holder that belongs to a later start of the same job: an earlier start never takes over from a later one.
@@ -229,6 +238,24 @@ mod tests {
         assert_eq!(numbers.len(), taken_up.len());
         let left = taken_up.iter_mut().filter_map(|t| t.journal.append(event("I am")).ok()).count();
         assert_eq!(left, 1, "of {numbers:?}");
+    }
+
+    #[test]
+    fn a_run_without_the_journal_of_an_earlier_holder_is_not_taken_up() {
+        for gone in [1, 2] {
+            let dir = tempfile::tempdir().unwrap();
+            for _ in 0..2 {
+                take_up(dir.path(), &Claim::default(), Patience::NONE).unwrap();
+            }
+            fs::remove_file(holder::journal(dir.path(), gone)).unwrap();
+            let again = take_up(dir.path(), &Claim::default(), Patience::NONE);
+            // Of the last one nobody can tell whether it ever was there, but by its token.
+            assert_eq!(matches!(again, Err(Error::NoJournal(_))), gone == 1, "{gone}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        take_up(dir.path(), &Claim::default(), Patience::NONE).unwrap();
+        fs::remove_file(holder::journal(dir.path(), 1)).unwrap();
+        assert!(matches!(take_up(dir.path(), &Claim::default(), Patience::NONE), Err(Error::NoJournal(_))));
     }
 
     #[test]

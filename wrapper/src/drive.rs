@@ -125,7 +125,9 @@ impl<'a> Run<'a> {
         let signals = become_driver()?;
         let slurm = Arc::new(Slurm::new(site.slurm_bin.clone()));
         let runs = me.runs_folder(settings, site);
-        let Named { run, found, over } = name(me, &runs, attempt, &slurm).map_err(io::Error::other)?;
+        let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
+        let named = name(me, &runs, attempt, &slurm, &client).map_err(io::Error::other)?;
+        let Named { run, found, over } = named;
         *resumes = found;
         let key = RunKey { cluster: me.cluster.clone(), run };
         let whole = format!("{}/{}", key.cluster, key.run);
@@ -135,7 +137,9 @@ impl<'a> Run<'a> {
             Err(e) if e.is_superseded() => return Err(NotNow::Leave(superseded())),
             taken => taken.map_err(io::Error::other)?,
         };
-        let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
+        if !found {
+            me.keep_script(&path)?;
+        }
         let controller = Arc::new(Controller::new(client, whole, me.restart_count));
         let mut former = Former::read(&records, found, me);
         if let Some(over) = over {

@@ -4,14 +4,15 @@ use crate::planned::made_by;
 use driver::groups::place::{Before, before};
 use driver::ports::NodeCounter;
 use driver::setup::COMPLETED;
+use job::cluster::persistently;
 use job::identity::Identity;
 use job::release;
 use options::Engine;
-use protocol::{Event, FailureKind, FormerNode, Record};
+use protocol::{Event, FailureKind, FormerNode, Record, RunAccount};
 use run::{History, Patience};
 use slurm::{Accounted, JobState, Slurm};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What the journal says of earlier wrappers.
 pub(crate) struct Former {
@@ -60,11 +61,36 @@ pub(crate) struct Named {
     pub(crate) over: Option<History>,
 }
 
+/// Why it is not known which run a wrapper takes up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unnamed {
+    #[error(transparent)]
+    Storage(#[from] run::Error),
+    #[error(
+        "the controller knows run {run} of this job, and {} does not hold it: is its storage there on this node, or was \
+         runs.dir changed? (To begin anew, submit the job again)",
+        runs.display()
+    )]
+    Missing { run: String, runs: PathBuf },
+    #[error(
+        "nothing of an earlier start of this job is in {}, and the controller cannot say whether there was one: {why} (to begin \
+         anew, submit the job again)",
+        runs.display()
+    )]
+    Unknown { why: wire::Error, runs: PathBuf },
+}
+
 /// Says which run a wrapper takes up, and why if it begins one although the job was started before.
 ///
 /// # Errors
-/// What the file system says.
-pub(crate) fn name(me: &Identity, runs: &Path, attempt: u32, slurm: &Slurm) -> run::Result<Named> {
+/// What the file system says, or that there has to be a run, or may be one.
+pub(crate) fn name(
+    me: &Identity,
+    runs: &Path,
+    attempt: u32,
+    slurm: &Slurm,
+    controller: &wire::Client,
+) -> Result<Named, Unnamed> {
     let (run, found) = me.run_name(runs, attempt > 0)?;
     let over = match me.job {
         Some(_) if found => completed(&runs.join(&me.cluster).join(&run), me, slurm)?,
@@ -77,10 +103,29 @@ pub(crate) fn name(me: &Identity, runs: &Path, attempt: u32, slurm: &Slurm) -> r
         return Ok(Named { run: me.new_run_name(), found: false, over });
     }
     if (me.restart_count > 0 || attempt > 0) && !found {
+        if let Some(job) = me.job {
+            missing(me, job, runs, controller)?;
+        }
         let runs = runs.display();
         protocol::say!("joulepoint: nothing of an earlier start of this job is in {runs}; it begins anew");
     }
     Ok(Named { run, found, over })
+}
+
+/// Whether a job that has no run there was ever heard of: of one that Slurm could not launch nobody has.
+fn missing(me: &Identity, job: u32, runs: &Path, controller: &wire::Client) -> Result<(), Unnamed> {
+    let path = format!("/v1/report?job={job}&state=running");
+    let runs = runs.to_path_buf();
+    let known = match persistently(|| controller.get::<Vec<RunAccount>>(&path)) {
+        Ok(known) => known,
+        Err(why) => return Err(Unnamed::Unknown { why, runs }),
+    };
+    // One of another job that had this number is there, and was seen to be.
+    let is_there = |run: &RunAccount| runs.join(&run.cluster).join(&run.run).exists();
+    match known.into_iter().find(|run| run.cluster == me.cluster && !is_there(run)) {
+        Some(RunAccount { run, .. }) => Err(Unnamed::Missing { run, runs }),
+        None => Ok(()),
+    }
 }
 
 /// The history of a run whose last life before this one has completed: whoever requeues such a job wants all of it again.

@@ -25,13 +25,21 @@ const REQUEUED_LIMIT: Duration = Duration::from_secs(120);
 ///
 /// Whatever keeps Joulepoint from protecting the job is said on standard error, and the job runs.
 pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32>) -> i32 {
-    let site = config::read(conf).unwrap_or_else(|e| {
-        protocol::say!("joulepoint: {e}; the job runs with built-in defaults");
-        Site::default()
-    });
+    let me = Identity::from_environment(argv);
+    let mut resumes = me.restart_count > 0 || attempt > Some(0);
+    let site = match config::read(conf) {
+        Ok(site) => site,
+        // It says where the run is.
+        Err(e) if resumes => return code(hold(&Site::default(), &me, &e.to_string())),
+        Err(e) => {
+            protocol::say!("joulepoint: {e}; the job runs with built-in defaults");
+            Site::default()
+        }
+    };
     let settings = match options::resolve(request, &site.defaults) {
         Ok(settings) if settings.objective.is_some() => settings,
         Ok(_) => return exec(argv),
+        Err(refusal) if resumes => return code(hold(&site, &me, &refusal.to_string())),
         Err(refusal) => {
             protocol::say!("joulepoint: {refusal}; the job runs unprotected");
             return exec(argv);
@@ -40,19 +48,24 @@ pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32
     let Some(attempt) = attempt else {
         return supervise::supervise(again).unwrap_or_else(|e| unprotected(&e.to_string(), &settings, argv));
     };
-    let me = Identity::from_environment(argv);
-    let mut resumes = me.restart_count > 0 || attempt > 0;
     let given = Given { request, settings: &settings, site: &site, argv, attempt, me: &me };
     let outcome = drive(given, &mut resumes);
     // Work that was done is not begun anew because of an error.
     match outcome.or_else(|e| if resumes { Ok(hold(&site, &me, &e.to_string())) } else { Err(e) }) {
-        Ok(Outcome::Ended(code)) => code,
-        Ok(Outcome::Requeued) => {
+        Ok(outcome) => code(outcome),
+        Err(e) => unprotected(&e.to_string(), &settings, argv),
+    }
+}
+
+/// The exit code of a wrapper after this outcome.
+fn code(outcome: Outcome) -> i32 {
+    match outcome {
+        Outcome::Ended(code) => code,
+        Outcome::Requeued => {
             thread::sleep(REQUEUED_LIMIT);
             0
         }
-        Ok(Outcome::Superseded) => EXIT_SUPERSEDED,
-        Err(e) => unprotected(&e.to_string(), &settings, argv),
+        Outcome::Superseded => EXIT_SUPERSEDED,
     }
 }
 

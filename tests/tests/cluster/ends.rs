@@ -6,6 +6,8 @@ use super::{
 };
 use anyhow::{Context, Result};
 use serde_json::Value;
+use std::fs;
+use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use suite::Site;
@@ -20,6 +22,14 @@ fn a_cancelled_job_is_no_failure() -> Result<()> {
     let run = site.report(job)?.context("a report")?;
     assert_eq!(run["total"]["failures"], 0, "{run:#}");
     assert_energy_adds_up(&run);
+    // slurmctld takes no AdminComment of a job that it has ended.
+    let joules = run["total"]["joules"].as_f64().context("energy")?;
+    site.wait("the last word in accounting", MINUTES, |site| {
+        let words = ["-X", "-n", "-P", "-o", "AdminComment", "-j", &job.to_string()];
+        let told = site.cluster.command("sacct").args(words).output()?;
+        let told: Value = serde_json::from_slice(&told.stdout)?;
+        Ok(told["joules"].as_f64().filter(|told| (told - joules).abs() < 1.0))
+    })?;
     Ok(())
 }
 
@@ -48,10 +58,55 @@ fn a_job_that_has_completed_and_is_requeued_begins_anew_and_says_so() -> Result<
     site.cluster.command("scontrol").args(["update", &id, "StartTime=now+2seconds"]).status()?;
     site.wait_state(job, &["RUNNING"], MINUTES)?;
     site.wait_state(job, &["COMPLETED"], MINUTES)?;
-    let log = std::fs::read_to_string(folder.join("log"))?;
+    let log = fs::read_to_string(folder.join("log"))?;
     assert_eq!(log.lines().count(), 12, "{log}");
-    let told = std::fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+    let told = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
     assert!(told.contains("had completed") && !told.contains("goes on from checkpoint"), "{told}");
+    Ok(())
+}
+
+#[test]
+fn a_requeued_job_whose_run_cannot_be_found_is_held_and_not_begun_anew() -> Result<()> {
+    let site = site();
+    let (job, folder) = started(&site, "hidden", &["--open-mode=append"])?;
+    let id = format!("jobid={job}");
+    let scontrol = |args: &[&str]| site.cluster.command("scontrol").args(args).status();
+    let shown = |what: &str| -> Result<()> {
+        site.wait(what, MINUTES, |site| {
+            let show = site.cluster.command("scontrol").args(["show", "job", "-o", &job.to_string()]).output()?;
+            Ok(String::from_utf8_lossy(&show.stdout).contains(what).then_some(()))
+        })
+    };
+    let runs = site.cluster.shared().join(format!("runs-{USER}"));
+    let run = glob::glob(&runs.join(format!("*/{job}.*")).to_string_lossy())?.next().context("a run")??;
+    let conf = fs::read_to_string(&site.conf)?;
+    scontrol(&["requeue", &job.to_string()])?;
+    shown("Reason=BeginTime")?;
+    for (hide, show, told) in [
+        (
+            Box::new(|| fs::rename(&run, runs.join("away"))) as Box<dyn Fn() -> io::Result<()>>,
+            Box::new(|| fs::rename(runs.join("away"), &run)) as Box<dyn Fn() -> io::Result<()>>,
+            "does not hold it",
+        ),
+        (
+            Box::new(|| fs::write(&site.conf, format!("{conf}\nthis is [[ not toml"))),
+            Box::new(|| fs::write(&site.conf, &conf)),
+            "key with no value",
+        ),
+    ] {
+        hide()?;
+        scontrol(&["update", &id, "StartTime=now"])?;
+        let held = shown("Reason=JobHeld");
+        show()?;
+        held?;
+        let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+        assert!(said.contains(told) && !said.contains("begins anew"), "{said}");
+        scontrol(&["release", &job.to_string()])?;
+    }
+    scontrol(&["update", &id, "StartTime=now"])?;
+    finished_well(&site, job, &folder)?;
+    let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+    assert!(said.contains("goes on from checkpoint"), "{said}");
     Ok(())
 }
 
@@ -67,7 +122,7 @@ fn what_a_killed_slurmstepd_left_keeps_no_later_life_from_being_launched() -> Re
         spools.map(|s| [s.join(format!("stepd.slurm.pmix.{job}.0")), s.join(format!("pmix.{job}.0"))]).collect();
     for [socket, made] in &left {
         drop(UnixListener::bind(socket).with_context(|| socket.display().to_string())?);
-        std::fs::create_dir(made).with_context(|| made.display().to_string())?;
+        fs::create_dir(made).with_context(|| made.display().to_string())?;
     }
     start_requeued(&site, job)?;
     finished_well(&site, job, &folder)?;
@@ -120,7 +175,7 @@ fn a_step_without_a_handler_outlives_the_checkpoints_of_another() -> Result<()> 
         site.submit(USER, &folder, &args, &format!("srun -n1 --exact sleep 20 &\n{program}\nwait $!; echo deaf $?"))?;
     let run = finished_well(&site, job, &folder)?;
     assert!(checkpoints(&run) >= 2, "{run:#}");
-    let said = std::fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
+    let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
     assert!(said.lines().any(|line| line == "deaf 0"), "{said}");
     Ok(())
 }
