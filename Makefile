@@ -47,7 +47,7 @@ programs: packages build
 # Programs under the real DMTCP and SCR, built from ../shared/sources, whose node dies: make engines (a quarter of an hour).
 engines: packages
 	$(CARGO) build --workspace --lib --bins --tests
-	$(CARGO) test --workspace --exclude driver --exclude planner --exclude policy --test dmtcp --test scr -- --test-threads=1 --nocapture
+	ALL_ENGINES=1 $(CARGO) test --workspace --exclude driver --exclude planner --exclude policy --test dmtcp --test scr -- --test-threads=1 --nocapture
 
 # Ten jobs, planned before and measured after: make accuracy (a quarter of an hour).
 accuracy: packages build

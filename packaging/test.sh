@@ -112,6 +112,7 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
 (
     run "$work/criu" $suite criu -- --test-threads=2 --nocapture
     run_real "$work/scr" scr
+    run_real "$work/dmtcp" dmtcp
     run_real "$work/groups" groups
     run_real "$work/programs" programs
 ) &
@@ -144,6 +145,7 @@ floor "the user's pages, a shell to try" $suite user_page -- every_script_has ev
 wait "$engines"
 tell "any program, by CRIU" "$work/criu"
 tell "programs of the real SCR" "$work/scr"
+tell "programs under the real DMTCP" "$work/dmtcp"
 tell "groups that recover alone" "$work/groups"
 tell "programs that nobody chose" "$work/programs"
 wait "$groups"

@@ -120,7 +120,7 @@ const ALL: [Limit; 22] = [
     limit(
         "secret",
         &["map_files on procfs"],
-        "a process of it lets nobody look into it, as agents of keys do (ssh-agent, gpg-agent); end it when it has served",
+        "a process of it lets nobody look into it, as agents of keys do (ssh-agent, gpg-agent: end it when it has served), or its program may only be executed (let it be read)",
     ),
     limit(
         "stopped",

@@ -43,7 +43,9 @@ pub fn refuse_outside(tree: &[i32]) -> Result<(), Outside> {
 
 /// A program uses what is the node's, and is in no checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("it uses {0} of System V, which are the node's and cannot be saved; those of POSIX and pipes can")]
+#[error(
+    "it uses {0} of System V, which are the node's and cannot be saved; semaphores of POSIX, pipes and sockets can"
+)]
 pub struct OfTheNode(&'static str);
 
 /// Refuses a tree of processes that has used semaphores or message queues of System V: they are the node's, and restored

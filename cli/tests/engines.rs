@@ -147,6 +147,23 @@ fn an_engine_that_was_asked_for_and_is_missing_ends_the_job_before_it_has_begun(
 }
 
 #[test]
+fn a_job_that_was_started_before_is_not_begun_anew_for_a_site_file_that_cannot_be_read() {
+    let place = Place::new(&[("scontrol", "exit 1"), ("squeue", "exit 1")]);
+    fs::write(place.path("site.toml"), "this is [[ not toml").unwrap();
+    fs::write(place.path("job.sh"), "#!/bin/sh\necho begun > begun\n").unwrap();
+    let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").unwrap());
+    let request = r#"{"settings":{"ft-energy":{"value":"","source":"option"}}}"#;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_joulepoint"));
+    command.args(["--conf", "site.toml", "wrap", "--request", request, "--", "sh", "job.sh"]);
+    command.current_dir(place.path(".")).env("PATH", path).env("SLURM_JOB_ID", "7").env("SLURM_RESTART_COUNT", "1");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(driver::setup::EXIT_NOT_RESTORED), "{said}");
+    assert!(said.contains("site.toml") && said.contains("is held"), "{said}");
+    assert!(said.contains("could not be requeued") && !place.path("begun").exists(), "{said}");
+}
+
+#[test]
 fn scr_gets_the_interval_and_goes_back_to_the_line() {
     let place = Place::new(&[]);
     let flushed = |number: u32| {

@@ -1,8 +1,8 @@
 //! Copies files that a restore is about to write over, unless they were only added to: another program may have
 //! written to them since the dump.
 
-use crate::files::is_lost;
 use crate::frozen::{copy_with_holes, is_others_as_it_was};
+use openfiles::held::is_lost;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};

@@ -2,16 +2,16 @@
 //! goes on: shared memory, temporary files, the sizes of the files it writes.
 
 use crate::dumping::flush;
-use crate::files::{COMMON, InHand, SHARED_MEMORY};
 use crate::patiently::{is_there, patiently};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
-use crate::{backup, files, leftovers, sandbox};
+use crate::{backup, leftovers, sandbox};
 use able::peers;
 use gpu::Suspended;
 use increments::{Stop, Stoppable};
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::AccessFlags;
+use openfiles::held::{self, COMMON, InHand, SHARED_MEMORY, Writing};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -90,6 +90,14 @@ pub struct Written {
     pub path: PathBuf,
     /// Its size when the program stood still, bytes.
     pub bytes: u64,
+    /// Whether all that is written to it since is undone: it is kept whole, or only added to.
+    #[serde(default = "yes")]
+    pub goes_back: bool,
+}
+
+/// Nothing else was said of it before.
+fn yes() -> bool {
+    true
 }
 
 /// Passes on all output of a stopped program; returns the pipes, which are empty then.
@@ -121,14 +129,18 @@ pub fn save(
     let tree = tree(program);
     peers::refuse_outside(&tree).map_err(|e| e.to_string())?;
     peers::refuse_node_ipc(&tree).map_err(|e| e.to_string())?;
-    let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| files::of(*pid)).collect();
-    let written: BTreeSet<Written> =
-        open.iter().filter(|f| f.writes).map(|f| Written { path: f.path.clone(), bytes: f.bytes }).collect();
+    let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| held::of(*pid)).collect();
     // If the temporary folder contained the run's folder, the archive would contain itself.
     let tmp = temporaries.own.as_deref().filter(|t| is_own_folder(t) && !into.starts_with(t));
     let is_in_tmp = |f: &InHand| tmp.is_some_and(|t| f.path.starts_with(t));
     let whole = open.iter().filter(|f| !is_in_tmp(f) && f.is_kept_whole(overwritten_bytes));
     let whole: BTreeSet<&Path> = whole.map(|f| f.path.as_path()).collect();
+    let overwritten: BTreeSet<&Path> =
+        open.iter().filter(|f| f.writing > Writing::Adds).map(|f| f.path.as_path()).collect();
+    let goes_back =
+        |path: &Path| whole.contains(path) || tmp.is_some_and(|t| path.starts_with(t)) || !overwritten.contains(path);
+    let of = |f: &InHand| Written { path: f.path.clone(), bytes: f.bytes, goes_back: goes_back(&f.path) };
+    let written: BTreeSet<Written> = open.iter().filter(|f| f.writing > Writing::No).map(of).collect();
     let told = |what: &Path| {
         let what = what.display().to_string();
         move |e: io::Error| format!("{what}: {e}")
@@ -144,18 +156,12 @@ pub fn save(
     let mut local = Vec::new();
     if let Some(since) = temporaries.since {
         let others: Vec<&Path> = temporaries.others.iter().map(PathBuf::as_path).chain([into]).chain(tmp).collect();
-        match leftovers::made_since(since, &temporaries.local, &others) {
-            Some(found) => {
-                let of_sockets = leftovers::folders_of(&peers::bound(&tree));
-                let all = of_sockets.iter().filter(|path| !found.all.contains(path)).chain(&found.all);
-                pack(LOCAL, &|tar| all.clone().try_for_each(|path| append_padded(tar, path)))
-                    .map_err(told(Path::new("files in /tmp")))?;
-                local = found.entries;
-            }
-            None => {
-                tracing::warn!("what the program has made in /tmp is too much for a checkpoint, and stays on this node")
-            }
-        }
+        let found = leftovers::made_since(since, &temporaries.local, &others).map_err(|e| e.to_string())?;
+        let of_sockets = leftovers::folders_of(&peers::bound(&tree));
+        let all = of_sockets.iter().filter(|path| !found.all.contains(path)).chain(&found.all);
+        pack(LOCAL, &|tar| all.clone().try_for_each(|path| append_padded(tar, path)))
+            .map_err(told(Path::new("files in /tmp")))?;
+        local = found.entries;
     }
     pack(OPEN, &|tar| whole.iter().try_for_each(|path| append(tar, path))).map_err(told(Path::new("open files")))?;
     let last_pid = sandbox::last_pid().map_err(|e| e.to_string())?;
@@ -296,6 +302,11 @@ fn append_padded(tar: &mut Archive, path: &Path) -> io::Result<()> {
         opened => opened?,
     };
     let metadata = file.metadata()?;
+    if first_hole(&file)? < metadata.len() {
+        let mut file = file;
+        return tar.append_file(path.strip_prefix("/").unwrap_or(path), &mut file);
+    }
+    (&file).rewind()?;
     let mut header = tar::Header::new_gnu();
     header.set_metadata(&metadata);
     let bytes = file.chain(io::repeat(0)).take(metadata.len());
@@ -435,7 +446,7 @@ pub(crate) fn is_others_as_it_was(path: &Path, bytes: u64, modified_s: u64) -> b
     fs::symlink_metadata(path).is_ok_and(|m| as_it_was(&m) && is_others(&m))
 }
 
-fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
+pub(crate) fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
     match nix::unistd::mkfifo(path, nix::sys::stat::Mode::from_bits_truncate(mode)) {
         Err(nix::Error::EEXIST) if fs::symlink_metadata(path)?.file_type().is_fifo() => Ok(()),
         made => Ok(made?),
@@ -459,12 +470,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         fs::write(&path, "kept and lost").unwrap();
-        go_back(&Written { path: path.clone(), bytes: 4 }).unwrap();
+        go_back(&Written { path: path.clone(), bytes: 4, goes_back: true }).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
-        assert!(go_back(&Written { path: path.clone(), bytes: 9 }).unwrap_err().contains("has 4 now"));
+        assert!(go_back(&Written { path: path.clone(), bytes: 9, goes_back: true }).unwrap_err().contains("has 4 now"));
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(go_back(&Written { path: link, bytes: 1 }).is_err());
+        assert!(go_back(&Written { path: link, bytes: 1, goes_back: true }).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
     }
 

@@ -3,22 +3,37 @@
 //!
 //! Files that another job of the user made meanwhile are included too; a restore never replaces an existing file.
 
-use crate::files::COMMON;
+use crate::frozen::make_fifo;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use openfiles::held::COMMON;
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tar::EntryType;
 
 /// The shared folders.
 const FOLDERS: [&str; 2] = [COMMON[0], COMMON[1]];
 
-/// Upper bounds: above them nothing is saved, since no program relies on that much, and looking takes time.
+/// Upper bounds: above them there is no checkpoint.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_FILES: usize = 20_000;
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+
+/// What [`made_since`] finds is more than a checkpoint takes.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "what the program has made in /tmp and /var/tmp is more than a checkpoint takes ({} MiB, {MOST_FILES} files, {} s to look at \
+     them): let it use $TMPDIR or the job's folder",
+    MOST_BYTES >> 20,
+    LONGEST_LOOK.as_secs()
+)]
+pub struct TooMuch;
+
+/// Unit of the room that a file takes, bytes.
+const BLOCK_BYTES: u64 = 512;
 
 /// The kernel's clock for file times may lag this much.
 const TICK: Duration = Duration::from_millis(20);
@@ -50,17 +65,20 @@ pub struct Found {
 }
 
 /// What its user has made since then, or before that and named in `before`, if it still exists; without what contains
-/// one of `others`. None if it is too much.
-pub fn made_since(since: SystemTime, before: &[PathBuf], others: &[&Path]) -> Option<Found> {
+/// one of `others`.
+///
+/// # Errors
+/// It is too much.
+pub fn made_since(since: SystemTime, before: &[PathBuf], others: &[&Path]) -> Result<Found, TooMuch> {
     let mut found = Found::default();
     for folder in FOLDERS.map(Path::new) {
         // `/var/tmp` may be a link to `/tmp`.
         let Some(metadata) = fs::symlink_metadata(folder).ok().filter(Metadata::is_dir) else { continue };
         let until = Instant::now() + LONGEST_LOOK;
         let look = Look { since: since - TICK, before, others, device: metadata.dev(), until };
-        look.at(folder, true, &mut found)?;
+        look.at(folder, true, &mut found).ok_or(TooMuch)?;
     }
-    Some(found)
+    Ok(found)
 }
 
 struct Look<'a> {
@@ -103,11 +121,12 @@ impl Look<'_> {
 
     fn below(&self, path: &Path, of: &Metadata, found: &mut Found) -> Option<()> {
         let kind = of.file_type();
-        if of.dev() != self.device || !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
+        if of.dev() != self.device || !(kind.is_dir() || kind.is_file() || kind.is_symlink() || kind.is_fifo()) {
             return Some(());
         }
         found.all.push(path.to_path_buf());
-        found.bytes += if kind.is_file() { of.len() } else { 0 };
+        // Holes take no room.
+        found.bytes += if kind.is_file() { of.len().min(of.blocks() * BLOCK_BYTES) } else { 0 };
         let is_little = found.bytes <= MOST_BYTES && found.all.len() <= MOST_FILES;
         (is_little && Instant::now() < self.until).then_some(())?;
         if kind.is_dir() {
@@ -183,8 +202,15 @@ fn unpack(archive: &Path, below: &Path, stage: &Path) -> io::Result<()> {
     archive.set_preserve_mtime(true);
     for entry in archive.entries()? {
         let mut entry = entry?;
-        if entry.path()?.starts_with(below) {
-            entry.unpack_in(stage)?;
+        let path = entry.path()?.into_owned();
+        match entry.header().entry_type() {
+            _ if !path.starts_with(below) => {}
+            EntryType::Fifo if path.components().all(|c| matches!(c, Component::Normal(_))) => {
+                let to = stage.join(path);
+                to.parent().map_or(Ok(()), fs::create_dir_all)?;
+                make_fifo(&to, entry.header().mode()?)?;
+            }
+            _ => drop(entry.unpack_in(stage)?),
         }
     }
     Ok(())
@@ -206,6 +232,9 @@ mod tests {
         fs::create_dir(path("below")).unwrap();
         fs::write(path("below/after"), "123").unwrap();
         fs::write(path("old/new"), "").unwrap();
+        make_fifo(&path("fifo"), 0o600).unwrap();
+        // Larger than a checkpoint takes, and without content.
+        fs::File::create(path("image")).unwrap().set_len(4 * MOST_BYTES).unwrap();
         fs::create_dir(path("run")).unwrap();
         fs::write(path("krb5cc_1000"), "secret").unwrap();
         let look = |before: &[PathBuf]| {
@@ -220,9 +249,10 @@ mod tests {
             found
         };
         let found = look(&[]);
-        assert_eq!(found.entries, [path("below"), path("old/new")]);
-        assert_eq!(found.all, [path("below"), path("below/after"), path("old"), path("old/new")]);
-        assert_eq!(look(&[path("kept"), path("gone")]).entries, [path("below"), path("kept"), path("old/new")]);
+        assert_eq!(found.entries, ["below", "fifo", "image", "old/new"].map(path));
+        assert_eq!(found.all, ["below", "below/after", "fifo", "image", "old", "old/new"].map(path));
+        let more = look(&[path("kept"), path("gone")]).entries;
+        assert_eq!(more, ["below", "fifo", "image", "kept", "old/new"].map(path));
     }
 
     #[test]
@@ -252,6 +282,11 @@ mod tests {
             header.set_mode(0o600);
             builder.append_data(&mut header, name(path), text.as_bytes()).unwrap();
         }
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(EntryType::Fifo);
+        header.set_size(0);
+        header.set_mode(0o640);
+        builder.append_data(&mut header, name("free/fifo"), std::io::empty()).unwrap();
         builder.into_inner().unwrap();
         fs::create_dir(&folder).unwrap();
         fs::create_dir(dir.path().join("elsewhere")).unwrap();
@@ -262,6 +297,7 @@ mod tests {
         into(&folder, &tar).unwrap();
         assert_eq!(fs::read_to_string(folder.join("free/file")).unwrap(), "back");
         assert_eq!(fs::metadata(folder.join("free/file")).unwrap().mode() & 0o777, 0o600);
+        assert!(fs::symlink_metadata(folder.join("free/fifo")).unwrap().file_type().is_fifo());
         assert_eq!(fs::read_to_string(folder.join("taken")).unwrap(), "mine");
         assert_eq!(fs::read_dir(dir.path().join("elsewhere")).unwrap().count(), 0);
         let there = ["a", "b"].map(|name| fs::read_to_string(folder.join("there").join(name)).unwrap());

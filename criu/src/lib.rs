@@ -17,7 +17,6 @@ pub mod backup;
 pub mod client;
 pub mod dumping;
 pub mod fallback;
-pub mod files;
 pub mod frozen;
 pub mod init;
 pub mod leftovers;

@@ -1,6 +1,5 @@
 //! The process between the wrapper and the sandbox: makes the namespaces, passes signals in and the exit code out.
 
-use crate::files::COMMON;
 use crate::line::{self, Hello, LIMIT, Line, Member, Said};
 use crate::patiently::patiently;
 use crate::sandbox::Numbers;
@@ -12,6 +11,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SignalFd, siginfo};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getppid};
+use openfiles::held::COMMON;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};

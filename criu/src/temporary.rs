@@ -1,7 +1,7 @@
 //! Folders of a run in its node's `/tmp`: one for a script whose user names none, which is part of the program's
 //! checkpoints; and one for the sockets of relays. The last who holds a folder removes it.
 
-use crate::files::COMMON;
+use openfiles::held::COMMON;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, DirBuilder, File};
 use std::io;

@@ -3,7 +3,6 @@
 //! Without a CRIU (`packaging/criu.sh`) it says that it skipped.
 
 use criu::client::{self, Ask};
-use criu::files::is_lost;
 use criu::line::{self, Hello, Line, Member, Order, Said};
 use criu::supervisor;
 use criu::task::Task;
@@ -12,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use nix::unistd::Pid;
+use openfiles::held::is_lost;
 use std::cell::Cell;
 use std::fs::{self, OpenOptions};
 use std::net::TcpListener;

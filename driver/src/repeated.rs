@@ -18,7 +18,7 @@ impl Repeated {
         (self.count > 0).then(|| match goes_on {
             true => format!(
                 "changed since that checkpoint, which is not undone: {names}{more}; what the program did to them it does \
-                 again (files that it holds open, or has in $TMPDIR, go back with it)"
+                 again (other files that it holds open, and those in $TMPDIR, go back with it)"
             ),
             false => format!(
                 "changed in its folder since it first began: {names}{more}; what the script has done to them it does again"

@@ -6,11 +6,11 @@
 //! checkpoint is refused while `srun` runs.
 
 use crate::repeated::From;
-use ::criu::files;
 use driver::Repeated;
 use driver::ports::{Engine, Happening, NotSaved, Saved, Unprepared};
 use host::mail::{Post, Tries};
 use host::{processes, tool};
+use openfiles::held::{self, Writing};
 use protocol::{Manifest, ManifestFile};
 use run::{Checkpoints, Patience, storage, survey};
 use std::collections::BTreeSet;
@@ -244,9 +244,9 @@ fn wait_for_calm(tree: &Tree) {
 
 /// Notes which files the program adds to: these go back to their size.
 fn write_added_to(tree: &Tree, into: &Path) -> Result<(), String> {
-    let in_hand = tree.processes().into_iter().flat_map(|process| files::of(process.pid));
+    let in_hand = tree.processes().into_iter().flat_map(|process| held::of(process.pid));
     let added_to: BTreeSet<PathBuf> =
-        in_hand.filter(|file| file.writes && !file.overwrites).map(|file| file.path).collect();
+        in_hand.filter(|file| file.writing == Writing::Adds).map(|file| file.path).collect();
     let text = serde_json::to_vec(&added_to).map_err(|e| e.to_string())?;
     fs::write(into.join(ADDED_TO), text).map_err(|e| format!("{ADDED_TO}: {e}"))
 }

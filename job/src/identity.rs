@@ -14,6 +14,9 @@ use steps::resized::Layout;
 /// Set when a command outside Slurm is to take up an earlier run.
 pub const RESUME: &str = "JOULEPOINT_RESUME";
 
+/// The name of Slurm's copy of a batch script, which nobody changes while the job is there.
+const SLURMS_COPY: &str = "slurm_script";
+
 /// File of a run that says of which batch script it is.
 const SCRIPT: &str = "script";
 
@@ -44,7 +47,7 @@ pub struct Identity {
     pub folder: PathBuf,
     /// HOME, or the user's home folder; `/tmp` if neither is known.
     pub home: String,
-    /// The digest of the batch script, and its arguments; none outside Slurm, and if the script cannot be read.
+    /// The digest of the batch script, and its arguments; none of another command, and if the script cannot be read.
     pub script: Option<String>,
 }
 
@@ -176,7 +179,7 @@ impl Identity {
 
 /// What a batch script is: a digest of its content, and its arguments. Its path is another on each node.
 fn script(argv: &[String]) -> Option<String> {
-    let (script, arguments) = argv.split_first()?;
+    let (script, arguments) = argv.split_first().filter(|(script, _)| Path::new(script).ends_with(SLURMS_COPY))?;
     let (bytes, digest) = run::digest(&mut File::open(script).ok()?).ok()?;
     Some(format!("{digest} {bytes} {arguments:?}\n"))
 }

@@ -1,9 +1,9 @@
 //! Tells Slurm what a run cost: in the job's AdminComment, and in accounting.
 
 pub mod comment;
-pub mod later;
+pub mod energy_tres;
 
-use crate::accounting::later::Later;
+use crate::accounting::energy_tres::EnergyTres;
 use crate::metrics::Ended;
 use anyhow::{Result, bail};
 use audit::By;
@@ -26,7 +26,7 @@ pub(crate) struct Accounting {
     pub sums: Arc<Ended>,
     /// Whether accounting is told the energy of jobs.
     pub tells_energy: bool,
-    pub later: Later,
+    pub energy_tres: EnergyTres,
     /// When a job was told last, by its run, s since the epoch.
     pub commented_s: Mutex<BTreeMap<RunKey, f64>>,
 }
@@ -36,7 +36,7 @@ impl Accounting {
     pub(crate) fn ended(&self, run: &RunAccount) {
         self.sums.add(run);
         if run.end_s.is_some() && self.tells_energy {
-            self.later.energy(run);
+            self.energy_tres.later(run);
         }
     }
 
@@ -62,33 +62,21 @@ impl Accounting {
         }
         let owner = self.reader.lock().run(key)?.filter(|row| row.verified && row.job > 0);
         let Some(owner) = owner.filter(|_| run.trouble.is_empty()) else { return Ok(()) };
+        self.users.command(now_s, owner.uid)?;
+        let Some(job) = self.slurm.job(owner.job)?.filter(|job| job.uid == owner.uid) else { return Ok(()) };
         let ours = serde_json::to_string(&account::summary(&run))?;
-        let may = self.users.command(now_s, owner.uid).map_err(anyhow::Error::from);
-        let written = may.and_then(|()| self.write(owner.job, owner.uid, &ours));
-        if ends && !matches!(written, Ok(true)) {
-            // slurmctld is away, or has ended the job: it takes no comment any more.
-            self.later.comment(&run, ours);
-            return Ok(());
-        }
-        written.map(drop)
-    }
-
-    /// Writes our part of the AdminComment of a job that slurmctld knows as this user's; whether it does.
-    fn write(&self, id: u32, uid: u32, ours: &str) -> Result<bool> {
-        let Some(job) = self.slurm.job(id)?.filter(|job| job.uid == uid) else { return Ok(false) };
-        let Some(text) = comment::beside(&self.slurm.text(&job, JobText::AdminComment)?, ours) else {
-            bail!("job {id}: the site's own AdminComment leaves no room");
+        let Some(text) = comment::beside(&self.slurm.text(&job, JobText::AdminComment)?, &ours) else {
+            bail!("job {}: the site's own AdminComment leaves no room", run.job);
         };
         let written = self.slurm.admin_comment(job.id, &text);
-        audit::note(By::Owner(uid), audit::Act::AdminComment, (job.id, ""), "what the run cost", written)?;
-        Ok(true)
+        Ok(audit::note(By::Owner(owner.uid), audit::Act::AdminComment, (job.id, ""), "what the run cost", written)?)
     }
 
-    /// Tells accounting what is to be told of jobs that are over there.
+    /// Tells accounting the energy of jobs that are over there.
     ///
     /// # Errors
     /// What Slurm says.
-    pub(crate) fn tell_later(&self) -> Result<(), slurm::Error> {
-        self.later.tell(&self.slurm)
+    pub(crate) fn tell_energy(&self) -> Result<(), slurm::Error> {
+        self.energy_tres.tell(&self.slurm)
     }
 }

@@ -4,7 +4,7 @@ mod lead;
 
 use crate::access::Access;
 use crate::accounting::Accounting;
-use crate::accounting::later::Later;
+use crate::accounting::energy_tres::EnergyTres;
 use crate::calibrations::Calibrations;
 use crate::capabilities::{Counter, Engines};
 use crate::claim::Claims;
@@ -147,7 +147,7 @@ fn all(site: &Arc<Site>, slurm: &Slurm, store: &Arc<Mutex<Store>>, reader: &Arc<
             users: users.clone(),
             sums: ended.clone(),
             tells_energy: site.controller.energy_tres,
-            later: Later::default(),
+            energy_tres: EnergyTres::default(),
             commented_s: Mutex::default(),
         }),
         site: site.clone(),

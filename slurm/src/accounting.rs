@@ -51,12 +51,6 @@ impl Slurm {
         self.accounted_jobs(&[job])
     }
 
-    /// The AdminComment of the newest life of a job.
-    pub fn accounted_comment(&self, job: u32) -> Result<String, Error> {
-        let text = self.output("sacct", &["-n", "-P", "-X", "-j", &job.to_string(), "--format=AdminComment"])?;
-        Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
-    }
-
     /// The same of many jobs, with one `sacct` for ten thousand of them.
     pub fn accounted_jobs(&self, jobs: &[u32]) -> Result<Vec<Accounted>, Error> {
         let fields = format!("--format={}", Accounted::FIELDS);

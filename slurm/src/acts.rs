@@ -87,26 +87,15 @@ impl Slurm {
         }
     }
 
-    /// Writes the AdminComment of a life of a job that has ended in accounting.
-    pub fn set_accounted_comment(&self, life: &Accounted, text: &str) -> Result<(), Error> {
-        if text.len() > LONGEST_COMMENT {
-            return Err(Error::unreadable("admin comment", text));
-        }
-        self.modify(life, &format!("AdminComment={text}"))
-    }
-
     /// Sets the energy of a life of a job that has ended in accounting, J: 25.11 and later let an operator do it
     /// (`sacctmgr modify job set TRES=`, which leaves the job's other resources as they are). Owner and start are named
     /// with the number, which Slurm uses again.
     pub fn set_energy(&self, life: &Accounted, joules: f64) -> Result<(), Error> {
-        self.modify(life, &format!("TRES=energy={joules:.0}"))
-    }
-
-    fn modify(&self, life: &Accounted, what: &str) -> Result<(), Error> {
         let start_s = life.start_s.ok_or_else(|| Error::unreadable("start of a job that is over", "(absent)"))?;
         let start = format!("starttime=uts{start_s:.0}");
         let (which, whose) = (format!("jobid={}", life.job), format!("user={}", life.user));
-        self.output("sacctmgr", &["-i", "modify", "job", "where", &which, &whose, &start, "set", what]).map(drop)
+        let what = format!("TRES=energy={joules:.0}");
+        self.output("sacctmgr", &["-i", "modify", "job", "where", &which, &whose, &start, "set", &what]).map(drop)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Checkpoint engines of others, built from their sources, which lie beside the repository (`../shared/sources`).
 
 use crate::{built, repository};
+use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,16 +13,16 @@ const SCR: [&str; 10] = ["lwgrp", "dtcmp", "KVTree", "AXL", "spath", "rankstr", 
 ///
 /// # Errors
 /// Why not, where its sources or what builds them is missing.
-pub fn scr() -> Result<PathBuf, String> {
+pub fn scr() -> Result<PathBuf> {
     let (prefix, sources) = (prefix("scr")?, sources(&SCR)?);
     let steps = prefix.join("bin/steps");
     if steps.exists() {
         return Ok(prefix);
     }
     // The script builds whatever lies beside it, and more is there than is wanted.
-    let own = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let own = tempfile::tempdir()?;
     for name in SCR.map(|part| format!("{part}.tar.xz")).iter().map(String::as_str).chain(["build.sh"]) {
-        fs::copy(sources.join(name), own.path().join(name)).map_err(|e| format!("{name}: {e}"))?;
+        fs::copy(sources.join(name), own.path().join(name)).with_context(|| name.to_string())?;
     }
     run(Command::new("bash").arg(own.path().join("build.sh")).arg(own.path()).arg(&prefix))?;
     run(Command::new("mpicc")
@@ -35,16 +36,22 @@ pub fn scr() -> Result<PathBuf, String> {
     Ok(prefix)
 }
 
-/// DMTCP, built once, which takes some five minutes.
+/// Set where engines are built that take minutes.
+const ALL: &str = "ALL_ENGINES";
+
+/// DMTCP, built once and if that is wanted (`make engines`): it takes some five minutes.
 ///
 /// # Errors
 /// As of [`scr`].
-pub fn dmtcp() -> Result<PathBuf, String> {
+pub fn dmtcp() -> Result<PathBuf> {
     let (prefix, sources) = (prefix("dmtcp")?, sources(&["dmtcp"])?);
     if prefix.join("bin/dmtcp_restart").exists() {
         return Ok(prefix);
     }
-    let own = tempfile::tempdir().map_err(|e| e.to_string())?;
+    if std::env::var_os(ALL).is_none() {
+        bail!("make engines builds DMTCP");
+    }
+    let own = tempfile::tempdir()?;
     run(Command::new("tar").arg("-xJf").arg(sources.join("dmtcp.tar.xz")).arg("-C").arg(own.path()))?;
     let folder = own.path().join("dmtcp");
     run(Command::new("./configure").arg(format!("--prefix={}", prefix.display())).current_dir(&folder))?;
@@ -53,30 +60,32 @@ pub fn dmtcp() -> Result<PathBuf, String> {
     Ok(prefix)
 }
 
-fn prefix(name: &str) -> Result<PathBuf, String> {
-    Ok(built().map_err(|e| e.to_string())?.join(name))
+fn prefix(name: &str) -> Result<PathBuf> {
+    Ok(built()?.join(name))
 }
 
 /// The folder of the sources, if these are there.
-fn sources(parts: &[&str]) -> Result<PathBuf, String> {
+fn sources(parts: &[&str]) -> Result<PathBuf> {
     let sources = repository().join("../shared/sources");
     let archive = |part: &&str| sources.join(format!("{part}.tar.xz"));
     match parts.iter().map(archive).find(|archive| !archive.exists()) {
-        Some(archive) => Err(format!("{} is not there", archive.display())),
+        Some(archive) => bail!("{} is not there", archive.display()),
         None => Ok(sources),
     }
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    let said = || String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", said())) }
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
 }
 
 /// Copies an engine to where the users of a site find it.
 ///
 /// # Errors
 /// What `cp` says.
-pub fn install(prefix: &Path, into: &Path) -> Result<(), String> {
+pub fn install(prefix: &Path, into: &Path) -> Result<()> {
     run(Command::new("cp").arg("-r").arg(prefix).arg(into))
 }

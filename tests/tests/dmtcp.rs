@@ -17,7 +17,7 @@ const MINUTES: Duration = Duration::from_secs(300);
 fn site() -> Option<MutexGuard<'static, Site>> {
     static SITE: OnceLock<Option<Mutex<Site>>> = OnceLock::new();
     let start = || {
-        let prefix = real::dmtcp().inspect_err(|why| println!("skipped: {why}")).ok()?;
+        let prefix = real::dmtcp().inspect_err(|why| println!("skipped: {why:#}")).ok()?;
         let dir = PathBuf::from(format!("/tmp/joulepoint-dmtcp-{}", std::process::id()));
         let wanted = Wanted { nodes: 3, ..Wanted::default() };
         let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("a site");

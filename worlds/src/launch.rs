@@ -3,9 +3,9 @@
 use crate::kinds::Family;
 use crate::rank::handle_deadly;
 use crate::ranks::us;
-use criu::files::SHARED_MEMORY;
 use criu::task::{RANKS_FOLDER, UCX};
 use nix::sys::signal::SigHandler;
+use openfiles::held::SHARED_MEMORY;
 use std::process::Command;
 
 /// Options of Open MPI's `mpirun`: only this node, in shared memory, and nothing that asks Slurm. Nothing is bound to

@@ -6,11 +6,11 @@
 //! A rank's environment is that of a task of one `srun` of the whole.
 
 use crate::kinds::{self, Family, Hindrance, Launcher, World};
-use criu::files::SHARED_MEMORY;
 use criu::world::socket;
 use host::linked;
 use host::shell::quoted;
 use nix::sys::signal::{SigSet, Signal};
+use openfiles::held::SHARED_MEMORY;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;

@@ -3,13 +3,13 @@
 use super::Wardens;
 use super::tasks::Running;
 use ::criu::client::Ask;
-use ::criu::files::{ADDED_TO_BYTES, OVERWRITTEN_BYTES};
 use ::criu::line::{Member, Order, Said};
 use ::criu::seconds;
 use ::criu::supervisor::ENDED;
 use config::Compress;
 use driver::ports::{NotSaved, Saved};
 use increments::Increments;
+use openfiles::held::{ADDED_TO_BYTES, OVERWRITTEN_BYTES};
 use run::{Earlier, survey_new, write_durably};
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -117,9 +117,8 @@ impl Wardens {
                 increments: dump.dumps.increments.then(|| Increments { base: base.map(|base| base.join(m.folder())) }),
                 overwritten_bytes: match (dump.has_others, running.len()) {
                     (true, _) => 0,
-                    (false, 1) => OVERWRITTEN_BYTES,
                     // Each keeps a file that they share.
-                    _ => ADDED_TO_BYTES,
+                    (false, tasks) => (OVERWRITTEN_BYTES / tasks as u64).max(ADDED_TO_BYTES),
                 },
                 tells_going_on: true,
             })

@@ -99,7 +99,7 @@ fn all_tasks_stand_still_before_any_is_saved_and_all_go_on_with_the_line() {
                 memory_share: 0.5,
                 compress: false,
                 increments: Some(increments::Increments { base: None }),
-                overwritten_bytes: 16 << 20,
+                overwritten_bytes: (1 << 30) / 3,
                 tells_going_on: true,
             }),
             Order::Save,

@@ -203,8 +203,8 @@ impl Watcher {
         }
         if now_s - due.told_s >= TELL_ENERGY_S {
             due.told_s = now_s;
-            if let Err(e) = self.accounting.tell_later() {
-                tracing::warn!(%e, "Slurm's accounting was not told of jobs that are over; it will be tried again");
+            if let Err(e) = self.accounting.tell_energy() {
+                tracing::warn!(%e, "Slurm's accounting was not told the energy of jobs; it will be tried again");
             }
         }
         if now_s - due.booked_s >= BOOK_S {

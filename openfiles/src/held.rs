@@ -26,18 +26,34 @@ pub struct InHand {
     pub path: PathBuf,
     /// Its size, bytes.
     pub bytes: u64,
-    /// Whether the process may write to it.
-    pub writes: bool,
-    /// Whether the process may write over its present content, and not only append to it.
-    pub overwrites: bool,
+    /// How the process may write to it.
+    pub writing: Writing,
+}
+
+/// How a process may write to a file that it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Writing {
+    /// Not at all.
+    No,
+    /// At its end only (`O_APPEND`).
+    Adds,
+    /// Anywhere, though it stands at its end.
+    AtEnd,
+    /// Anywhere.
+    Anywhere,
 }
 
 impl InHand {
     /// Whether the checkpoint holds its content. Files that may be written over count up to `overwritten_bytes`.
     /// Other files are restored by cutting them to their size.
     pub fn is_kept_whole(&self, overwritten_bytes: u64) -> bool {
-        let most_bytes = if self.overwrites { overwritten_bytes } else { ADDED_TO_BYTES };
-        is_lost(&self.path) || self.writes && self.bytes <= most_bytes && (self.overwrites || self.can_be_read())
+        let most_bytes = match self.writing {
+            Writing::No => return is_lost(&self.path),
+            Writing::Adds => ADDED_TO_BYTES,
+            Writing::AtEnd => overwritten_bytes.max(ADDED_TO_BYTES),
+            Writing::Anywhere => overwritten_bytes,
+        };
+        is_lost(&self.path) || self.bytes <= most_bytes && (self.writing == Writing::Anywhere || self.can_be_read())
     }
 
     fn can_be_read(&self) -> bool {
@@ -65,9 +81,13 @@ fn open(process: &Path, link: &Path) -> Option<InHand> {
     let field = |name: &str| info.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
     let flags = i32::from_str_radix(field("flags:")?, 8).ok()?;
     let at: u64 = field("pos:")?.parse().ok()?;
-    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
-    let adds = flags & libc::O_APPEND != 0 || flags & libc::O_ACCMODE == libc::O_WRONLY && at == metadata.len();
-    in_hand(path, &metadata, writes, writes && !adds)
+    let writing = match flags & libc::O_ACCMODE {
+        libc::O_RDONLY => Writing::No,
+        _ if flags & libc::O_APPEND != 0 => Writing::Adds,
+        libc::O_WRONLY if at == metadata.len() => Writing::AtEnd,
+        _ => Writing::Anywhere,
+    };
+    in_hand(path, &metadata, writing)
 }
 
 /// Writable shared mappings; their descriptors may be closed by now.
@@ -78,20 +98,20 @@ fn mapped(maps: &str) -> Vec<InHand> {
         let path = PathBuf::from(words.nth(3)?.trim());
         let metadata =
             fs::metadata(&path).ok().filter(|_| rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's'))?;
-        in_hand(path, &metadata, true, true)
+        in_hand(path, &metadata, Writing::Anywhere)
     };
     maps.lines().filter_map(one).collect()
 }
 
 /// None for a file without a name any more: CRIU saves that itself.
-fn in_hand(path: PathBuf, metadata: &fs::Metadata, writes: bool, overwrites: bool) -> Option<InHand> {
+fn in_hand(path: PathBuf, metadata: &fs::Metadata, writing: Writing) -> Option<InHand> {
     let elsewhere = [SHARED_MEMORY, "/proc", "/sys"];
     if !metadata.is_file() || !path.is_absolute() || elsewhere.iter().any(|e| path.starts_with(e)) {
         return None;
     }
     let named = fs::symlink_metadata(&path).ok()?;
     let is_it = (named.dev(), named.ino()) == (metadata.dev(), metadata.ino());
-    is_it.then_some(InHand { path, bytes: metadata.len(), writes, overwrites })
+    is_it.then_some(InHand { path, bytes: metadata.len(), writing })
 }
 
 #[cfg(test)]
@@ -123,20 +143,20 @@ mod tests {
             gone,
         ];
         let all = of(std::process::id() as i32);
-        let found: Vec<(String, u64, bool, bool)> = all
+        let found: Vec<(String, u64, Writing)> = all
             .into_iter()
             .filter(|f| f.path.starts_with(dir.path()))
-            .map(|f| (f.path.file_name().unwrap().to_string_lossy().into_owned(), f.bytes, f.writes, f.overwrites))
+            .map(|f| (f.path.file_name().unwrap().to_string_lossy().into_owned(), f.bytes, f.writing))
             .collect();
-        let told = |name: &str, writes, overwrites| (name.to_string(), 5, writes, overwrites);
+        let told = |name: &str, writing| (name.to_string(), 5, writing);
         assert_eq!(
             found,
             [
-                told("appended", false, false),
-                told("appended", true, false),
-                told("back", true, true),
-                told("both", true, true),
-                told("written", true, false),
+                told("appended", Writing::No),
+                told("appended", Writing::Adds),
+                told("back", Writing::Anywhere),
+                told("both", Writing::Anywhere),
+                told("written", Writing::AtEnd),
             ]
         );
         drop(held);
@@ -148,23 +168,25 @@ mod tests {
         let path = file.path().display().to_string();
         for (rights, count) in [("rw-s", 1), ("r--s", 0), ("rw-p", 0)] {
             let maps = format!("7f00-7f10 {rights} 00000000 fe:01 12                 {path}\n");
-            assert_eq!(mapped(&maps).iter().filter(|f| f.overwrites).count(), count, "{rights}");
+            assert_eq!(mapped(&maps).iter().filter(|f| f.writing == Writing::Anywhere).count(), count, "{rights}");
         }
         assert!(mapped("7f00-7f10 rw-s 00000000 00:01 12                 /dev/zero (deleted)\n").is_empty());
     }
 
     #[test]
     fn what_is_lost_with_its_node_or_small_enough_is_kept_whole() {
-        let file = |path: &str, bytes, writes, overwrites| InHand { path: path.into(), bytes, writes, overwrites };
+        let file = |path: &str, bytes, writing| InHand { path: path.into(), bytes, writing };
         for (file, overwritten_bytes, kept) in [
-            (file("/tmp/a", 1 << 40, false, false), 0, true),
-            (file("/tmp/a", 1 << 40, true, true), 0, true),
-            (file("/home/a", 5, false, false), 1 << 30, false),
-            (file("/home/a", 5, true, false), 0, true),
-            (file("/home/a", 1 << 29, true, false), 1 << 30, false),
-            (file("/home/a", 1 << 29, true, true), 1 << 30, true),
-            (file("/home/a", 1 << 31, true, true), 1 << 30, false),
-            (file("/home/a", 5, true, true), 0, false),
+            (file("/tmp/a", 1 << 40, Writing::No), 0, true),
+            (file("/tmp/a", 1 << 40, Writing::Anywhere), 0, true),
+            (file("/home/a", 5, Writing::No), 1 << 30, false),
+            (file("/home/a", 5, Writing::Adds), 0, true),
+            (file("/home/a", 1 << 29, Writing::Adds), 1 << 30, false),
+            (file("/home/a", 1 << 29, Writing::AtEnd), 1 << 30, true),
+            (file("/home/a", 5, Writing::AtEnd), 0, true),
+            (file("/home/a", 1 << 29, Writing::Anywhere), 1 << 30, true),
+            (file("/home/a", 1 << 31, Writing::Anywhere), 1 << 30, false),
+            (file("/home/a", 5, Writing::Anywhere), 0, false),
         ] {
             assert_eq!(file.is_kept_whole(overwritten_bytes), kept, "{file:?} {overwritten_bytes}");
         }
@@ -178,7 +200,7 @@ mod tests {
             let path = dir.path().join(name);
             fs::write(&path, "1").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            (InHand { path, bytes: 1, writes: true, overwrites: false }, can_be_read)
+            (InHand { path, bytes: 1, writing: Writing::Adds }, can_be_read)
         };
         let made = [("log", 0o222, false), ("both", 0o666, true)].map(make);
         // The test needs a user other than root, who may read everything.

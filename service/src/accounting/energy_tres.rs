@@ -1,7 +1,5 @@
-//! Tells Slurm's accounting of jobs that are over there what slurmctld takes no more: the energy that Slurm did not measure itself
-//! (25.11 and later), and an AdminComment that came too late.
+//! Tells Slurm's accounting the energy of jobs that Slurm did not measure itself (25.11 and later).
 
-use super::comment;
 use audit::{Act, By};
 use parking_lot::Mutex;
 use protocol::RunAccount;
@@ -20,18 +18,16 @@ const NEAR_S: f64 = 600.0;
 /// Most jobs that wait; later ones are not told.
 const MOST_WAITING: usize = 10_000;
 
-/// Jobs of which something is still to be told; those of an earlier life of the service are not.
+/// Jobs whose energy is still to be told; those of an earlier life of the service are not.
 #[derive(Debug, Default)]
-pub struct Later {
+pub struct EnergyTres {
     waiting: Mutex<BTreeMap<u32, Waiting>>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Waiting {
     /// By the node services' word.
-    joules: Option<f64>,
-    /// Our part of the AdminComment.
-    comment: Option<String>,
+    joules: f64,
     /// The job's owner, by Slurm's word.
     user: String,
     /// When the run's last record began, s since the epoch.
@@ -48,32 +44,20 @@ impl Waiting {
     }
 }
 
-impl Later {
+impl EnergyTres {
     /// Notes the energy of a run's last record: of a run whose job is its user's by Slurm's word, and what the node
     /// services counted. A user's own figures are not told.
-    pub fn energy(&self, run: &RunAccount) {
-        let joules = run.records.last().and_then(|last| last.metered_j).filter(|j| *j > 0.0);
-        if joules.is_some() {
-            self.wait(run, |waits| waits.joules = joules);
-        }
-    }
-
-    /// Notes an AdminComment of a run that has ended.
-    pub fn comment(&self, run: &RunAccount, ours: String) {
-        self.wait(run, |waits| waits.comment = Some(ours));
-    }
-
-    fn wait(&self, run: &RunAccount, note: impl FnOnce(&mut Waiting)) {
+    pub fn later(&self, run: &RunAccount) {
         let Some(last) = run.records.last().filter(|_| run.verified && run.trouble.is_empty()) else { return };
+        let Some(joules) = last.metered_j.filter(|j| *j > 0.0) else { return };
         let mut waiting = self.waiting.lock();
         if run.job > 0 && waiting.len() < MOST_WAITING {
-            let waits = waiting.entry(run.job).or_default();
-            (waits.user, waits.begun_s, waits.looks) = (run.user.clone(), last.start_s, 0);
-            note(waits);
+            let (user, begun_s) = (run.user.clone(), last.start_s);
+            waiting.insert(run.job, Waiting { joules, user, begun_s, looks: 0 });
         }
     }
 
-    /// Tells what can be told: of jobs that accounting shows as ended.
+    /// Tells what can be told: jobs that accounting shows as ended and without energy.
     ///
     /// # Errors
     /// What Slurm says.
@@ -82,17 +66,19 @@ impl Later {
         if waiting.is_empty() {
             return Ok(());
         }
-        let takes_energy = slurm.series()? >= SINCE;
+        if slurm.series()? < SINCE {
+            self.waiting.lock().clear();
+            return Ok(());
+        }
         let lives = slurm.accounted_jobs(&waiting.keys().copied().collect::<Vec<_>>())?;
         for (job, waits) in waiting {
             // sacctmgr changes the newest of a number, whichever is meant.
             let newest = lives.iter().rfind(|l| l.job == job);
             let is_done = match newest.filter(|l| l.state.is_over()) {
-                Some(life) if !waits.is_of(life) => true,
+                Some(life) if !waits.is_of(life) || life.consumed_j.is_some() => true,
                 Some(life) => {
-                    let joules = waits.joules.filter(|_| takes_energy && life.consumed_j.is_none());
-                    let energy = joules.is_none_or(|joules| set_energy(slurm, life, joules));
-                    waits.comment.as_ref().is_none_or(|ours| set_comment(slurm, life, ours)) && energy
+                    let (by, why) = (By::Owner(life.uid), format!("{:.0} J, as node services counted", waits.joules));
+                    audit::note(by, Act::SetEnergy, (job, ""), &why, slurm.set_energy(life, waits.joules)).is_ok()
                 }
                 None => false,
             };
@@ -105,20 +91,6 @@ impl Later {
         }
         Ok(())
     }
-}
-
-fn set_energy(slurm: &Slurm, life: &Accounted, joules: f64) -> bool {
-    let (by, why) = (By::Owner(life.uid), format!("{joules:.0} J, as node services counted"));
-    audit::note(by, Act::SetEnergy, (life.job, ""), &why, slurm.set_energy(life, joules)).is_ok()
-}
-
-fn set_comment(slurm: &Slurm, life: &Accounted, ours: &str) -> bool {
-    let set = slurm.accounted_comment(life.job).and_then(|before| match comment::beside(&before, ours) {
-        Some(text) if text != before => slurm.set_accounted_comment(life, &text),
-        // There is no room for it, or it is there.
-        _ => Ok(()),
-    });
-    audit::note(By::Owner(life.uid), Act::AdminComment, (life.job, ""), "what the run cost", set).is_ok()
 }
 
 #[cfg(test)]
@@ -150,17 +122,17 @@ mod tests {
         ] {
             let dir = tempfile::tempdir().expect("folder");
             let slurm = slurm(dir.path(), version);
-            let later = Later::default();
+            let tres = EnergyTres::default();
             for job in [7, 8, 9, 10, 11] {
-                let waits = Waiting { joules: Some(1234.6), user: "a".into(), begun_s: 2.5, ..Waiting::default() };
-                later.waiting.lock().insert(job, waits);
+                let waits = Waiting { joules: 1234.6, user: "a".into(), begun_s: 2.5, looks: 0 };
+                tres.waiting.lock().insert(job, waits);
             }
-            later.tell(&slurm).expect("told");
-            later.tell(&slurm).expect("nothing more to tell");
+            tres.tell(&slurm).expect("told");
+            tres.tell(&slurm).expect("nothing more to tell");
             let asked = std::fs::read_to_string(dir.path().join("asked")).ok();
             assert_eq!(asked.as_deref(), expected, "{version}: neither a job of another user nor of a later time");
-            let left: Vec<u32> = later.waiting.lock().keys().copied().collect();
-            assert_eq!(left, [9], "{version}: job 9 has not ended");
+            let left: Vec<u32> = tres.waiting.lock().keys().copied().collect();
+            assert_eq!(left, if expected.is_some() { vec![9] } else { vec![] }, "{version}: job 9 has not ended");
         }
     }
 }
