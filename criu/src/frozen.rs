@@ -133,8 +133,7 @@ pub fn save(
     // If the temporary folder contained the run's folder, the archive would contain itself.
     let tmp = temporaries.own.as_deref().filter(|t| is_own_folder(t) && !into.starts_with(t));
     let is_in_tmp = |f: &InHand| tmp.is_some_and(|t| f.path.starts_with(t));
-    let whole = open.iter().filter(|f| !is_in_tmp(f) && f.is_kept_whole(overwritten_bytes));
-    let whole: BTreeSet<&Path> = whole.map(|f| f.path.as_path()).collect();
+    let whole = held::kept_whole(open.iter().filter(|f| !is_in_tmp(f)), overwritten_bytes);
     let overwritten: BTreeSet<&Path> =
         open.iter().filter(|f| f.writing > Writing::Adds).map(|f| f.path.as_path()).collect();
     let goes_back =
@@ -304,7 +303,11 @@ fn append_padded(tar: &mut Archive, path: &Path) -> io::Result<()> {
     let metadata = file.metadata()?;
     if first_hole(&file)? < metadata.len() {
         let mut file = file;
-        return tar.append_file(path.strip_prefix("/").unwrap_or(path), &mut file);
+        tar.append_file(path.strip_prefix("/").unwrap_or(path), &mut file)?;
+        return match file.metadata()?.len() == metadata.len() {
+            true => Ok(()),
+            false => Err(io::Error::other(format!("{} changed while it was saved", path.display()))),
+        };
     }
     (&file).rewind()?;
     let mut header = tar::Header::new_gnu();

@@ -290,6 +290,10 @@ pub trait Store {
     fn look(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)> {
         self.newest()
     }
+    /// Whether there still is a complete checkpoint; none while that cannot be said at once.
+    fn has_any(&mut self) -> Option<bool> {
+        None
+    }
     /// Whether the run is this wrapper's still; asked before its program is started.
     ///
     /// # Errors

@@ -228,8 +228,9 @@ impl Guard {
         let number = group.unwrap_or(0);
         let said = self.said.entry(number).or_default();
         let reason = why.to_string();
-        // That a step ends is no news.
-        let is_new = matches!(why, NotSaved::Failed(_)) && said.reason != reason;
+        // That a step ends is no news, unless no checkpoint was made in the time in which one was to be.
+        let is_late = self.protection.state == ProtectionState::Unproven && now_s >= self.due_s;
+        let is_new = (matches!(why, NotSaved::Failed(_)) || is_late) && said.reason != reason;
         if is_new {
             said.reason.clone_from(&reason);
         }
@@ -254,6 +255,7 @@ impl Guard {
     /// A checkpoint failed, and somebody has removed those that there were.
     pub fn vanished(&mut self, why: &NotSaved) -> Option<Event> {
         self.have.clear();
+        self.said.entry(0).or_default().reason = why.to_string();
         self.lacks(format!("a checkpoint failed ({why}), and those before it are not there any more"))
     }
 

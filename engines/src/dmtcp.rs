@@ -196,6 +196,7 @@ impl Engine for Dmtcp {
                 // What a checkpoint that was given up has left.
                 images(&folder)?.iter().try_for_each(fs::remove_file).map_err(|e| e.to_string())?;
                 wait_for_calm(&tree);
+                refuse_steps(&tree)?;
                 write_added_to(&tree, &into)?;
                 let begun = Instant::now();
                 let has_begun = || begun.elapsed() < STUCK || begins(&folder);

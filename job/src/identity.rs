@@ -134,24 +134,28 @@ impl Identity {
             let begun = |name: &String| name.strip_prefix(&format!("{id}."))?.parse::<u64>().ok();
             let mut runs: Vec<(u64, String)> = names.filter_map(|name| Some((begun(&name)?, name))).collect();
             runs.sort();
+            let mut is_newest = true;
             for (_, name) in runs.into_iter().rev() {
-                if self.may_be_own(&folder.join(&name))? {
+                // Before the run of another job no run is of this one, unless it says so.
+                if self.is_own(&folder.join(&name))?.unwrap_or(is_newest) {
                     return Ok((name, true));
                 }
+                is_newest = false;
                 protocol::say!("joulepoint: run {name} is of another job that had this number: its script is another");
             }
         }
         Ok((self.new_run_name(), false))
     }
 
-    /// Whether a run is of this job's script, as far as that is known.
-    fn may_be_own(&self, run: &Path) -> run::Result<bool> {
-        let Some(script) = &self.script else { return Ok(true) };
+    /// Whether a run is of this job's script; none if that is not known.
+    fn is_own(&self, run: &Path) -> run::Result<Option<bool>> {
+        let Some(script) = &self.script else { return Ok(None) };
         let path = run.join(SCRIPT);
         match Patience::LONG.with(|| fs::read_to_string(&path)) {
-            Ok(kept) => Ok(kept == *script),
+            // What is not whole says nothing.
+            Ok(kept) => Ok(kept.ends_with('\n').then(|| kept == *script)),
             // A run from before this was kept.
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(true),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(run::Error::at(&path)(e)),
         }
     }
@@ -222,9 +226,11 @@ mod tests {
         let name = |me: Identity| me.run_name(dir.path(), false).unwrap();
         assert_eq!(name(me("a", "1")), ("7.300".to_string(), true));
         assert_eq!(name(me("b", "1")), ("7.200".to_string(), true));
-        assert_eq!(name(me("a", "2")), ("7.100".to_string(), true), "one from before scripts were kept");
-        me("c", "1").keep_script(&dir.path().join("c/7.100")).unwrap();
-        assert!(!name(me("a", "2")).1);
+        assert!(!name(me("a", "2")).1, "the oldest is of one of the others");
+        for torn in ["", "0123"] {
+            fs::write(dir.path().join("c/7.300").join(SCRIPT), torn).unwrap();
+            assert_eq!(name(me("a", "2")), ("7.300".to_string(), true));
+        }
     }
 
     #[test]

@@ -10,11 +10,11 @@ use fencing::LOOK;
 use host::mail::{Post, now_s};
 use options::Resume;
 use protocol::{Event, Manifest, Plan, Record};
-use run::checkpoint::Verdict;
+use run::checkpoint::{MANIFEST, Verdict};
 use run::journal::Journal;
 use run::line::Claim;
 use run::owners::Owners;
-use run::{Checkpoints, Error, Holder, Patience, Placements, TakenUp, Worker, seal, write_durably};
+use run::{Checkpoints, Error, Holder, Patience, Placements, TakenUp, Worker, seal, storage, write_durably};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -26,6 +26,9 @@ use steps::calls::{Calls, Present};
 
 /// How long the driver waits for a record to be written; it is written later if need be.
 const APPEND_LIMIT: Duration = Duration::from_secs(10);
+
+/// The same of a look that nothing depends on.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long it waits for anything else that does not get on.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -258,6 +261,16 @@ impl Store for RunFolder {
         self.worker.call("completing a checkpoint", LIMIT, move || checkpoints.commit(&manifest))??;
         self.verify()(self.checkpoints.clone(), number);
         Ok(())
+    }
+
+    fn has_any(&mut self) -> Option<bool> {
+        let folder = self.path.join(seal::CHECKPOINTS);
+        let look = move || -> run::Result<bool> {
+            let names = storage::names(&folder, Patience::NONE)?;
+            let complete = |name| storage::is_there(&folder.join(name).join(MANIFEST), Patience::NONE);
+            names.iter().try_fold(false, |any, name| Ok(any || complete(name)?))
+        };
+        self.worker.call("looking for checkpoints", LOOK_LIMIT, look).ok()?.ok()
     }
 
     fn newest(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)> {

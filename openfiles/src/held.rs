@@ -61,6 +61,20 @@ impl InHand {
     }
 }
 
+/// The files of which a checkpoint holds the content. Those that are written at their end grow, and all of them together count up
+/// to `overwritten_bytes`, the smallest first.
+pub fn kept_whole<'a>(held: impl Iterator<Item = &'a InHand>, overwritten_bytes: u64) -> BTreeSet<&'a Path> {
+    let mut kept: Vec<&InHand> = held.filter(|file| file.is_kept_whole(overwritten_bytes)).collect();
+    kept.sort_by_key(|file| file.bytes);
+    let mut left_bytes = overwritten_bytes.max(ADDED_TO_BYTES);
+    let fits = |file: &&InHand| {
+        let counts = file.writing == Writing::AtEnd && !is_lost(&file.path);
+        let left = if counts { left_bytes.checked_sub(file.bytes) } else { Some(left_bytes) };
+        left.inspect(|left| left_bytes = *left).is_some()
+    };
+    kept.into_iter().filter(fits).map(|file| file.path.as_path()).collect()
+}
+
 /// Whether a file is lost with its node.
 pub fn is_lost(path: &Path) -> bool {
     COMMON.iter().any(|c| path.starts_with(c))
@@ -190,6 +204,20 @@ mod tests {
         ] {
             assert_eq!(file.is_kept_whole(overwritten_bytes), kept, "{file:?} {overwritten_bytes}");
         }
+    }
+
+    #[test]
+    fn files_that_grow_are_kept_whole_up_to_a_bound_for_all_of_them() {
+        let file = |path: &str, mib: u64, writing| InHand { path: path.into(), bytes: mib << 20, writing };
+        let held = [
+            file("/home/a", 900, Writing::AtEnd),
+            file("/home/b", 300, Writing::AtEnd),
+            file("/home/c", 600, Writing::AtEnd),
+            file("/home/d", 900, Writing::Anywhere),
+            file("/tmp/e", 5000, Writing::AtEnd),
+        ];
+        let kept = kept_whole(held.iter(), 1 << 30);
+        assert_eq!(kept, ["/home/b", "/home/c", "/home/d", "/tmp/e"].map(Path::new).into());
     }
 
     #[test]

@@ -74,9 +74,13 @@ fn claim(run: &Path, me: &Claim, patience: Patience) -> Result<(u64, u64)> {
     Err(Error::Storage { path: run.to_path_buf(), source: io::Error::other("others take the run up all the time") })
 }
 
-/// The first holder before `number` whose journal was there and is not. Holders of earlier versions had one in common.
+/// Holders of earlier versions had one journal in common, and numbers from the clock.
+const FROM_CLOCK: u64 = 1_000_000_000_000;
+
+/// The first holder before `number` whose journal was there and is not.
 fn gone(parts: &[Part], number: u64) -> Option<u64> {
-    let newest = parts.iter().map(|part| part.holder).max().unwrap_or(holder::FIRST);
+    let counted = parts.iter().map(|part| part.holder).filter(|holder| *holder < FROM_CLOCK);
+    let newest = counted.max().unwrap_or(holder::FIRST);
     (holder::FIRST..number.min(newest + 1)).find(|n| parts.iter().all(|part| part.holder != *n))
 }
 

@@ -11,6 +11,11 @@ use std::time::{Duration, Instant};
 
 const USER: &str = "jpalice";
 
+/// A folder for a site of its own: not in `/tmp`, whose files a checkpoint holds whole.
+pub fn place() -> PathBuf {
+    PathBuf::from(format!("/srv/joulepoint-programs-{}", std::process::id()))
+}
+
 /// Longest time of one program, undisturbed or not.
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -264,6 +269,21 @@ mpicc.mpich -o m m.c && mpirun.mpich -n 2 ./m > result"),
     program("a loop of srun", &[], "for i in $(seq 8); do srun -n1 sh -c \"sleep 1.5; echo $i\"; done > result"),
     program("a chain of jobs", &[], "for i in $(seq 40); do sleep 0.2; done; sbatch --parsable --wrap=true > id && [ -s id ] && echo submitted > result"),
     program("copies of others' files", &[], "for i in $(seq 40); do cp -p /etc/passwd copy; sleep 0.3; done; tar cf t.tar -C /etc hostname && tar xf t.tar && echo $(stat -c %U copy) > result"),
+    program("a FIFO in /tmp", &[], "p=/tmp/pipe.$SLURM_JOB_ID; mkfifo $p
+(for i in $(seq 60); do echo $i; sleep 0.2; done > $p) & awk '{ s += $1 } END { print s }' < $p > result; wait; rm -f $p"),
+    program("much in /tmp", &[], "d=/tmp/much.$SLURM_JOB_ID; mkdir $d; echo kept > $d/small; truncate -s 2G $d/holes
+for i in $(seq 60); do sleep 0.2; done; cat $d/small > result; stat -c %s $d/holes >> result; rm -r $d"),
+    program("a file written over by who stands at its end", &["python3"], "python3 -c 'import os, struct, time
+with open(\"base\", \"wb\") as f: f.write(bytes(8192 * 3000))
+w = os.open(\"base\", os.O_WRONLY)
+for i in range(60):
+    with open(\"base\", \"rb\") as r: n, = struct.unpack(\"q\", r.read(8))
+    os.lseek(w, 0, 0); os.write(w, struct.pack(\"q\", n + 1)); os.lseek(w, 0, 2); time.sleep(0.2)
+open(\"result\", \"w\").write(str(n + 1))'"),
+    program("a large file that gets its name when it is whole", &["python3"], "python3 -c 'import time
+with open(\"out.tmp\", \"wb\") as f:
+    for i in range(45): f.write(bytes([i]) * 1000000); time.sleep(0.15)
+'; mv out.tmp out.dat; for i in $(seq 40); do sleep 0.2; done; sha256sum < out.dat > result"),
     program("a queue of files", &[], "mkdir -p queue done; for i in $(seq 40); do echo $i > queue/$i; done
 for f in $(ls queue | sort -n); do sleep 0.3; echo $((f * f)) >> sums; mv queue/$f done/; done; sort -n sums > result"),
     program("a log by >>", &[], "for i in $(seq 60); do echo \"line $i\" >> result; sleep 0.2; done"),

@@ -2,12 +2,11 @@
 
 use anyhow::{Result, ensure};
 use std::fs;
-use std::path::PathBuf;
-use suite::programs::{PROGRAMS, Program, Verdict, is_here, play};
+use suite::programs::{self, PROGRAMS, Program, Verdict, is_here, play};
 use suite::transparent::site;
 
 /// Those of every kind, of what the tests have anyway.
-const SELECTION: [&str; 18] = [
+const SELECTION: [&str; 22] = [
     "a log that is open",
     "python, threads",
     "python, a pool of processes",
@@ -24,13 +23,17 @@ const SELECTION: [&str; 18] = [
     "a loop of srun",
     "a chain of jobs",
     "copies of others' files",
+    "a FIFO in /tmp",
+    "much in /tmp",
+    "a file written over by who stands at its end",
+    "a large file that gets its name when it is whole",
     "a queue of files",
     "a log by >>",
 ];
 
 #[test]
 fn no_program_ends_otherwise_or_begins_anew_without_a_word() -> Result<()> {
-    let dir = PathBuf::from(format!("/tmp/joulepoint-programs-{}", std::process::id()));
+    let dir = programs::place();
     let mut site = match site(&dir, 8, &mut |text| println!("  {text}"))? {
         Ok(site) => site,
         Err(reason) => {

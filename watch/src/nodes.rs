@@ -264,9 +264,9 @@ impl Node {
         self.is_heard && self.state == State::Well && self.overdue_s(now_s) <= limits.detect_s
     }
 
-    /// Whether this life of the controller has not heard it yet, and nothing says that it never will.
+    /// Whether this life of the controller has not heard it yet, and has not missed it either.
     fn is_to_come(&self) -> bool {
-        !self.is_heard && !self.is_out && !matches!(self.state, State::Dead(_))
+        !self.is_heard && !self.is_out && self.state == State::Well
     }
 }
 
@@ -351,16 +351,16 @@ impl Nodes {
         let Some(node) = self.nodes.get(name).filter(|n| n.known.fences_itself) else { return false };
         let is_well = |n: &Node| n.known.fences_itself && n.is_well(now_s, &self.limits);
         let now = node.known.named_last();
-        let all_well = now.iter().all(|w| self.nodes.get(w).is_some_and(is_well));
-        if all_well && now.len() == witnesses::WITNESSES {
+        // A new life of the controller takes none for gone that it has not heard yet.
+        let is_left = |w: &String| self.nodes.get(w).is_some_and(|n| n.is_to_come() || is_well(n));
+        let left = now.iter().filter(|w| is_left(w)).count();
+        if left == witnesses::WITNESSES {
             return false;
         }
         let well: Vec<&str> = self.nodes.iter().filter(|(_, n)| is_well(n)).map(|(name, _)| name.as_str()).collect();
         let chosen = witnesses::choose(name, &now, &well);
         // Fewer witnesses would be easier to lose all at once: those that may come back are kept, as long as the loss of one
-        // more leaves a majority. A new life of the controller takes none for gone that it has not heard yet.
-        let is_left = |n: &Node| n.is_to_come() || is_well(n);
-        let left = now.iter().filter(|w| self.nodes.get(*w).is_some_and(is_left)).count();
+        // more leaves a majority.
         if chosen == now || chosen.is_empty() || chosen.len() < now.len() && left > majority(now.len()) {
             return false;
         }

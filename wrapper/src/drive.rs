@@ -30,6 +30,7 @@ use nix::sys::signal::{SigSet, Signal};
 use options::{Resume, Settings};
 use planner::{COORDINATED, UNCOORDINATED};
 use protocol::{Incarnation, Plan, Request, RunKey};
+use run::Patience;
 use slurm::Slurm;
 use std::io;
 use std::path::PathBuf;
@@ -138,7 +139,9 @@ impl<'a> Run<'a> {
             taken => taken.map_err(io::Error::other)?,
         };
         if !found {
-            me.keep_script(&path)?;
+            // Without it the number of the job is what its runs are known by.
+            let kept = Patience::SHORT.with(|| me.keep_script(&path));
+            kept.unwrap_or_else(|e| tracing::warn!(%e, "the script of the run is not noted"));
         }
         let controller = Arc::new(Controller::new(client, whole, me.restart_count));
         let mut former = Former::read(&records, found, me);

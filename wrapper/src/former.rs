@@ -9,7 +9,7 @@ use job::identity::Identity;
 use job::release;
 use options::Engine;
 use protocol::{Event, FailureKind, FormerNode, Record, RunAccount};
-use run::{History, Patience};
+use run::{History, Patience, storage};
 use slurm::{Accounted, JobState, Slurm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -114,18 +114,19 @@ pub(crate) fn name(
 
 /// Whether a job that has no run there was ever heard of: of one that Slurm could not launch nobody has.
 fn missing(me: &Identity, job: u32, runs: &Path, controller: &wire::Client) -> Result<(), Unnamed> {
-    let path = format!("/v1/report?job={job}&state=running");
+    let path = format!("/v1/report?task={job}&state=running&brief=true");
     let runs = runs.to_path_buf();
     let known = match persistently(|| controller.get::<Vec<RunAccount>>(&path)) {
         Ok(known) => known,
         Err(why) => return Err(Unnamed::Unknown { why, runs }),
     };
     // One of another job that had this number is there, and was seen to be.
-    let is_there = |run: &RunAccount| runs.join(&run.cluster).join(&run.run).exists();
-    match known.into_iter().find(|run| run.cluster == me.cluster && !is_there(run)) {
-        Some(RunAccount { run, .. }) => Err(Unnamed::Missing { run, runs }),
-        None => Ok(()),
+    for known in known.into_iter().filter(|run| run.cluster == me.cluster && run.user == me.user) {
+        if !storage::is_there(&runs.join(&known.cluster).join(&known.run), Patience::LONG)? {
+            return Err(Unnamed::Missing { run: known.run, runs });
+        }
     }
+    Ok(())
 }
 
 /// The history of a run whose last life before this one has completed: whoever requeues such a job wants all of it again.

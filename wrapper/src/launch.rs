@@ -7,12 +7,13 @@ use driver::setup::{EXIT_NOT_RESTORED, EXIT_SUPERSEDED, HELD, Outcome};
 use host::supervise;
 use job::cluster::persistently;
 use job::identity::Identity;
+use job::run_folder::expand;
 use options::Settings;
 use protocol::Request;
 use slurm::Slurm;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32
     let settings = match options::resolve(request, &site.defaults) {
         Ok(settings) if settings.objective.is_some() => settings,
         Ok(_) => return exec(argv),
-        Err(refusal) if resumes => return code(hold(&site, &me, &refusal.to_string())),
+        Err(refusal) if resumes && has_run(request, &me, &site) => return code(hold(&site, &me, &refusal.to_string())),
         Err(refusal) => {
             protocol::say!("joulepoint: {refusal}; the job runs unprotected");
             return exec(argv);
@@ -55,6 +56,13 @@ pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32
         Ok(outcome) => code(outcome),
         Err(e) => unprotected(&e.to_string(), &settings, argv),
     }
+}
+
+/// Whether there is work of earlier starts, as far as can be said.
+fn has_run(request: &Request, me: &Identity, site: &Site) -> bool {
+    let own = request.settings.get("ft-energy-dir").map(|setting| PathBuf::from(&setting.value));
+    let runs = own.unwrap_or_else(|| expand(&site.runs.dir, &me.home, &me.user));
+    me.run_name(&runs, true).map_or(true, |(_, found)| found)
 }
 
 /// The exit code of a wrapper after this outcome.

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use suite::programs::{PROGRAMS, Program, Verdict, is_here, play};
+use suite::programs::{self, PROGRAMS, Program, Verdict, is_here, play};
 use suite::repository;
 use suite::transparent::site;
 
@@ -20,7 +20,7 @@ pub fn run(only: Option<&str>, scripts: Option<&Path>) -> Result<()> {
     let programs = own.as_deref().unwrap_or(PROGRAMS);
     let wanted = |p: &&Program| only.is_none_or(|only| p.name.contains(only));
     let (here, absent): (Vec<&Program>, Vec<&Program>) = programs.iter().filter(wanted).partition(|p| is_here(p));
-    let dir = PathBuf::from(format!("/tmp/joulepoint-programs-{}", std::process::id()));
+    let dir = programs::place();
     let mut site = match site(&dir, NODES, &mut |text| println!("  {text}"))? {
         Ok(site) => site,
         Err(reason) => bail!("without CRIU there is nothing to show: {reason}"),

@@ -99,8 +99,9 @@ impl Driver<'_> {
     /// The script has ended at `exited_s` with an error of its own; a crash by a signal is tried again.
     fn crashed(&mut self, code: i32, exited_s: f64) -> Option<End> {
         // A checkpoint that could not be restored, or not be finished, is no fault of the script.
-        let not_its_fault = self.ports.engine.has_killed().or_else(|| self.not_back(code));
         let was_asked = self.ports.child.was_asked(code);
+        let killed = self.ports.engine.has_killed().filter(|_| !was_asked);
+        let not_its_fault = killed.or_else(|| self.not_back(code));
         let is_over = by_signal(code).is_none() || was_asked || self.crashes >= self.setup.step_retries;
         if not_its_fault.is_none() && is_over {
             if self.ports.child.runs() {

@@ -179,7 +179,8 @@ impl Driver<'_> {
         let reason = why.to_string();
         tracing::info!(%reason, "checkpoint failed");
         let mut events = self.desk.fail(orders, &reason);
-        let is_bare = self.guard.has_one() && matches!(self.ports.store.look(), Ok((None, _)));
+        let is_bare =
+            matches!(why, NotSaved::Failed(_)) && self.guard.has_one() && self.ports.store.has_any() == Some(false);
         events.extend(if is_bare { self.guard.vanished(&why) } else { self.guard.failed(now_s, None, &why) });
         events.push(Event::CheckpointFailed { reason });
         self.note(events);

@@ -241,6 +241,17 @@ fn a_later_life_of_the_controller_takes_nobody_for_gone_whom_it_waits_for() {
 }
 
 #[test]
+fn a_later_life_keeps_the_witnesses_of_a_large_cluster_as_its_nodes_are_heard_one_by_one() {
+    let beat = |nodes: &mut Nodes, at_s: f64| (1..=16).for_each(|n| drop(heard(nodes, at_s, n, "boot", &[])));
+    let mut before = Nodes::new(LIMITS, 0.0, []);
+    [8.0, 9.0, 10.0].iter().for_each(|at_s| beat(&mut before, *at_s));
+    let kept: Vec<(String, Known)> = (1..=16).map(|n| (name(n), before.known(&name(n)).unwrap().clone())).collect();
+    let mut nodes = Nodes::new(LIMITS, 100.0, kept);
+    beat(&mut nodes, 100.5);
+    assert!((1..=16).all(|n| nodes.known(&name(n)) == before.known(&name(n))));
+}
+
+#[test]
 fn witnesses_before_the_last_are_asked_until_the_node_has_heard_of_the_last() {
     let mut nodes = cluster();
     let gone: String = nodes.known("n2").unwrap().witnesses().first().unwrap().clone();
