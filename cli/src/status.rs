@@ -72,8 +72,8 @@ pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
     Ok(code)
 }
 
-/// How Slurm says that the jobs of runs are which have not ended: they may wait, or be held or suspended, and their runs do not
-/// know it. Of many runs, and while Slurm is away, nobody is asked.
+/// The states, by Slurm, of jobs whose runs have not ended: a job may wait, or be held or suspended, and its run does not know
+/// it. Of many runs Slurm is not asked.
 fn jobs(runs: &[RunAccount], conf: &Path) -> BTreeMap<u32, &'static str> {
     let open: Vec<u32> = runs.iter().filter(|run| run.end_s.is_none() && run.job > 0).map(|run| run.job).collect();
     let Some(site) = crate::site(conf).ok().filter(|_| open.len() <= MOST_ASKED) else { return BTreeMap::new() };

@@ -90,14 +90,9 @@ pub struct Written {
     pub path: PathBuf,
     /// Its size when the program stood still, bytes.
     pub bytes: u64,
-    /// Whether all that is written to it since is undone: it is kept whole, or only added to.
-    #[serde(default = "yes")]
-    pub goes_back: bool,
-}
-
-/// Nothing else was said of it before.
-fn yes() -> bool {
-    true
+    /// Whether what is written over within it since stays: it is neither kept whole nor only added to.
+    #[serde(default)]
+    pub stays: bool,
 }
 
 /// Passes on all output of a stopped program; returns the pipes, which are empty then.
@@ -134,11 +129,9 @@ pub fn save(
     let tmp = temporaries.own.as_deref().filter(|t| is_own_folder(t) && !into.starts_with(t));
     let is_in_tmp = |f: &InHand| tmp.is_some_and(|t| f.path.starts_with(t));
     let whole = held::kept_whole(open.iter().filter(|f| !is_in_tmp(f)), overwritten_bytes);
-    let overwritten: BTreeSet<&Path> =
-        open.iter().filter(|f| f.writing > Writing::Adds).map(|f| f.path.as_path()).collect();
-    let goes_back =
-        |path: &Path| whole.contains(path) || tmp.is_some_and(|t| path.starts_with(t)) || !overwritten.contains(path);
-    let of = |f: &InHand| Written { path: f.path.clone(), bytes: f.bytes, goes_back: goes_back(&f.path) };
+    let written_over = open.iter().filter(|f| f.writing > Writing::Adds && !is_in_tmp(f)).map(|f| f.path.as_path());
+    let stay: BTreeSet<&Path> = written_over.filter(|path| !whole.contains(path)).collect();
+    let of = |f: &InHand| Written { path: f.path.clone(), bytes: f.bytes, stays: stay.contains(&*f.path) };
     let written: BTreeSet<Written> = open.iter().filter(|f| f.writing > Writing::No).map(of).collect();
     let told = |what: &Path| {
         let what = what.display().to_string();
@@ -296,24 +289,23 @@ fn append_padded(tar: &mut Archive, path: &Path) -> io::Result<()> {
         return append(tar, path).or_else(|e| if gone(&e) { Ok(()) } else { Err(e) });
     }
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
-    let file = match opened {
+    let mut file = match opened {
         Err(e) if gone(&e) => return Ok(()),
         opened => opened?,
     };
-    let metadata = file.metadata()?;
+    let (metadata, name) = (file.metadata()?, path.strip_prefix("/").unwrap_or(path));
     if first_hole(&file)? < metadata.len() {
-        let mut file = file;
-        tar.append_file(path.strip_prefix("/").unwrap_or(path), &mut file)?;
+        tar.append_file(name, &mut file)?;
         return match file.metadata()?.len() == metadata.len() {
             true => Ok(()),
             false => Err(io::Error::other(format!("{} changed while it was saved", path.display()))),
         };
     }
-    (&file).rewind()?;
+    file.rewind()?;
     let mut header = tar::Header::new_gnu();
     header.set_metadata(&metadata);
     let bytes = file.chain(io::repeat(0)).take(metadata.len());
-    tar.append_data(&mut header, path.strip_prefix("/").unwrap_or(path), bytes)
+    tar.append_data(&mut header, name, bytes)
 }
 
 /// Adds one file under its own absolute name.
@@ -473,12 +465,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         fs::write(&path, "kept and lost").unwrap();
-        go_back(&Written { path: path.clone(), bytes: 4, goes_back: true }).unwrap();
+        go_back(&Written { path: path.clone(), bytes: 4, stays: false }).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
-        assert!(go_back(&Written { path: path.clone(), bytes: 9, goes_back: true }).unwrap_err().contains("has 4 now"));
+        assert!(go_back(&Written { path: path.clone(), bytes: 9, stays: false }).unwrap_err().contains("has 4 now"));
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(go_back(&Written { path: link, bytes: 1, goes_back: true }).is_err());
+        assert!(go_back(&Written { path: link, bytes: 1, stays: false }).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
     }
 

@@ -43,7 +43,7 @@ pub enum Happening {
 /// Why an engine has saved nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSaved {
-    /// What was to be saved has ended meanwhile, as it was to: that says nothing of the next time.
+    /// What was to be saved has ended meanwhile: that says nothing of the next time.
     #[error("{0}")]
     Ended(String),
     /// It could not be saved.

@@ -247,7 +247,7 @@ impl Guard {
         self.lacks(format!("the first checkpoint{whose} failed: {reason}"))
     }
 
-    /// Whether a failure would find a checkpoint of a run that has one group, as far as was told.
+    /// Whether there was a checkpoint to go on from when one was told of last.
     pub fn has_one(&self) -> bool {
         !self.have.is_empty()
     }

@@ -185,13 +185,13 @@ impl Engine for Dmtcp {
         let (post, folder, tree) = (self.post.clone(), self.folder.clone(), self.tree.clone());
         let (port, limit, stuck) = (self.port.clone(), self.limit, self.stuck.clone());
         thread::spawn(move || {
-            let made = refuse_steps(&tree).and_then(|()| {
+            let made = || -> Result<Saved, String> {
                 if stuck.count.load(Ordering::SeqCst) >= MOST_STUCK {
                     return Err(format!("DMTCP could not stop the program {MOST_STUCK} times, and is not asked again"));
                 }
-                let port = port.ok_or("the program does not run under DMTCP")?;
+                let port = port.as_ref().ok_or("the program does not run under DMTCP")?;
                 let mut command = Command::new("dmtcp_command");
-                command.args(["--coord-host", "localhost", "--coord-port", &port, "--bcheckpoint"]);
+                command.args(["--coord-host", "localhost", "--coord-port", port, "--bcheckpoint"]);
                 command.stdin(Stdio::null()).stdout(Stdio::null());
                 // What a checkpoint that was given up has left.
                 images(&folder)?.iter().try_for_each(fs::remove_file).map_err(|e| e.to_string())?;
@@ -212,8 +212,8 @@ impl Engine for Dmtcp {
                 let still_s = Some(begun.elapsed().as_secs_f64());
                 post.tell_of(&one, Happening::GoesOn);
                 Ok(Saved { files: take_images(&folder, &into)?, still_s, kept: None })
-            });
-            post.tell_of(&one, Happening::Checkpointed(made.map_err(NotSaved::from)));
+            };
+            post.tell_of(&one, Happening::Checkpointed(made().map_err(NotSaved::from)));
         });
     }
 
@@ -274,5 +274,5 @@ fn take_images(folder: &Path, into: &Path) -> Result<Vec<ManifestFile>, String> 
     }
     let files = survey(into).map_err(|e| e.to_string())?;
     let is_image = |file: &ManifestFile| file.copy.ends_with(".dmtcp");
-    if !files.iter().any(is_image) { Err("dmtcp_command left no image".to_string()) } else { Ok(files) }
+    if files.iter().any(is_image) { Ok(files) } else { Err("dmtcp_command left no image".to_string()) }
 }

@@ -23,7 +23,7 @@ impl From {
     /// and the folder of the run.
     pub fn look(self, folder: &Path) -> Look {
         let written = |program: &PathBuf| frozen::read(program).map(|frozen| frozen.written).unwrap_or_default();
-        let put_back = self.frozen.iter().flat_map(written).filter(|file| file.goes_back).map(|file| file.path);
+        let put_back = self.frozen.iter().flat_map(written).filter(|file| !file.stays).map(|file| file.path);
         let own = self.outputs.iter().cloned().chain(put_back).collect();
         Look { folder: folder.to_path_buf(), since_s: self.since_s, run: self.run, own }
     }

@@ -30,7 +30,7 @@ const ACCOUNTED_LIMIT: Duration = Duration::from_millis(1500);
 /// Time between two looks at accounting.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often is asked on whom all depends, and the time between.
+/// How often a daemon is asked on which the run depends, and the time between.
 const TRIES: u32 = 6;
 const TRY_PAUSE: Duration = Duration::from_secs(3);
 
@@ -264,7 +264,7 @@ pub fn persistently<T, E: std::fmt::Display>(ask: impl Fn() -> Result<T, E>) -> 
     for _ in 1..TRIES {
         match ask() {
             Ok(answer) => return Ok(answer),
-            Err(e) => tracing::warn!(%e, "it is asked again"),
+            Err(e) => tracing::warn!(%e, "Slurm or the controller did not do what it was asked for; it is asked again"),
         }
         thread::sleep(TRY_PAUSE);
     }

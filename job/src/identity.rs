@@ -47,8 +47,8 @@ pub struct Identity {
     pub folder: PathBuf,
     /// HOME, or the user's home folder; `/tmp` if neither is known.
     pub home: String,
-    /// The digest of the batch script, and its arguments; none of another command, and if the script cannot be read.
-    pub script: Option<String>,
+    /// Slurm's copy of the batch script, and its arguments; none of another command.
+    pub script: Option<Vec<String>>,
 }
 
 impl Identity {
@@ -82,7 +82,9 @@ impl Identity {
             cpus_per_node: get("SLURM_CPUS_ON_NODE").and_then(|v| v.parse().ok()).unwrap_or(1),
             folder: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
             home: get("HOME").or(home).unwrap_or_else(|| "/tmp".to_string()),
-            script: job.and_then(|_| script(argv)),
+            script: job
+                .and_then(|_| argv.first().filter(|word| Path::new(word).ends_with(SLURMS_COPY)))
+                .map(|_| argv.to_vec()),
         }
     }
 
@@ -149,11 +151,11 @@ impl Identity {
 
     /// Whether a run is of this job's script; none if that is not known.
     fn is_own(&self, run: &Path) -> run::Result<Option<bool>> {
-        let Some(script) = &self.script else { return Ok(None) };
+        let Some(script) = self.script.as_deref().and_then(mark) else { return Ok(None) };
         let path = run.join(SCRIPT);
         match Patience::LONG.with(|| fs::read_to_string(&path)) {
             // What is not whole says nothing.
-            Ok(kept) => Ok(kept.ends_with('\n').then(|| kept == *script)),
+            Ok(kept) => Ok(kept.ends_with('\n').then(|| kept == script)),
             // A run from before this was kept.
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(run::Error::at(&path)(e)),
@@ -165,7 +167,8 @@ impl Identity {
     /// # Errors
     /// What the file system says.
     pub fn keep_script(&self, run: &Path) -> io::Result<()> {
-        self.script.iter().try_for_each(|script| run::write_durably(&run.join(SCRIPT), script.as_bytes()))
+        let script = self.script.as_deref().and_then(mark);
+        script.map_or(Ok(()), |script| run::write_durably(&run.join(SCRIPT), script.as_bytes()))
     }
 
     /// The name of a run that begins now.
@@ -181,9 +184,9 @@ impl Identity {
     }
 }
 
-/// What a batch script is: a digest of its content, and its arguments. Its path is another on each node.
-fn script(argv: &[String]) -> Option<String> {
-    let (script, arguments) = argv.split_first().filter(|(script, _)| Path::new(script).ends_with(SLURMS_COPY))?;
+/// What a batch script is: a digest of its content, and its arguments; none if it cannot be read. Its path is another on each node.
+fn mark(argv: &[String]) -> Option<String> {
+    let (script, arguments) = argv.split_first()?;
     let (bytes, digest) = run::digest(&mut File::open(script).ok()?).ok()?;
     Some(format!("{digest} {bytes} {arguments:?}\n"))
 }
@@ -214,8 +217,8 @@ mod tests {
         let me = |text: &str, argument: &str| {
             fs::write(&path, text).unwrap();
             let argv = [path.to_string_lossy().into_owned(), argument.to_string()];
-            let script = script(&argv);
-            assert!(script.is_some());
+            assert!(mark(&argv).is_some());
+            let script = Some(argv.to_vec());
             Identity { job: Some(7), cluster: "c".into(), restart_count: 1, script, ..Identity::default() }
         };
         for name in ["7.100", "7.200", "7.300"] {

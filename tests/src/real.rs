@@ -1,9 +1,9 @@
 //! Checkpoint engines of others, built from their sources, which lie beside the repository (`../shared/sources`).
 
-use crate::{built, repository};
+use crate::{Site, Wanted, built, repository};
 use anyhow::{Context, Result, bail};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// What SCR stands on, and itself.
@@ -82,10 +82,13 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Copies an engine to where the users of a site find it.
-///
-/// # Errors
-/// What `cp` says.
-pub fn install(prefix: &Path, into: &Path) -> Result<()> {
-    run(Command::new("cp").arg("-r").arg(prefix).arg(into))
+/// A site of so many nodes whose users find an engine in the folder `name` beside the site file; none, and a word why, if it
+/// cannot be built here.
+pub fn site(name: &str, nodes: u32, build: fn() -> Result<PathBuf>) -> Option<Site> {
+    let prefix = build().inspect_err(|why| println!("skipped: {why:#}")).ok()?;
+    let dir = PathBuf::from(format!("/tmp/joulepoint-{name}-{}", std::process::id()));
+    let wanted = Wanted { nodes, ..Wanted::default() };
+    let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("a site");
+    run(Command::new("cp").arg("-r").arg(prefix).arg(dir.join(name))).expect("cp");
+    Some(site)
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use suite::{Site, Wanted, real};
+use suite::{Site, real};
 
 const USER: &str = "jpalice";
 const MINUTES: Duration = Duration::from_secs(300);
@@ -16,14 +16,7 @@ const MINUTES: Duration = Duration::from_secs(300);
 /// A site whose users find DMTCP in their `PATH`.
 fn site() -> Option<MutexGuard<'static, Site>> {
     static SITE: OnceLock<Option<Mutex<Site>>> = OnceLock::new();
-    let start = || {
-        let prefix = real::dmtcp().inspect_err(|why| println!("skipped: {why:#}")).ok()?;
-        let dir = PathBuf::from(format!("/tmp/joulepoint-dmtcp-{}", std::process::id()));
-        let wanted = Wanted { nodes: 3, ..Wanted::default() };
-        let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("a site");
-        real::install(&prefix, &dir.join("dmtcp")).expect("cp");
-        Some(Mutex::new(site))
-    };
+    let start = || real::site("dmtcp", 3, real::dmtcp).map(Mutex::new);
     SITE.get_or_init(start).as_ref().map(|site| site.lock().unwrap_or_else(PoisonError::into_inner))
 }
 

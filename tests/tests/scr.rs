@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use suite::{Site, Wanted, real};
+use suite::{Site, real};
 
 const USER: &str = "jpalice";
 const MINUTES: Duration = Duration::from_secs(300);
@@ -16,14 +16,7 @@ const MINUTES: Duration = Duration::from_secs(300);
 /// Two nodes whose users find SCR's program, and its library below a folder that is not in any `PATH`.
 fn site() -> Option<MutexGuard<'static, Site>> {
     static SITE: OnceLock<Option<Mutex<Site>>> = OnceLock::new();
-    let start = || {
-        let prefix = real::scr().inspect_err(|why| println!("skipped: {why:#}")).ok()?;
-        let dir = PathBuf::from(format!("/tmp/joulepoint-scr-{}", std::process::id()));
-        let wanted = Wanted { nodes: 2, ..Wanted::default() };
-        let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("a site");
-        real::install(&prefix, &dir.join("scr")).expect("cp");
-        Some(Mutex::new(site))
-    };
+    let start = || real::site("scr", 2, real::scr).map(Mutex::new);
     SITE.get_or_init(start).as_ref().map(|site| site.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
