@@ -44,10 +44,10 @@ programs: packages build
 	sh packaging/programs.sh
 	./target/release/xtask programs
 
-# Programs under the real DMTCP and SCR, built from ../shared/sources, whose node dies: make engines (a quarter of an hour).
+# Programs under the real DMTCP, SCR and VELOC, built from ../shared/sources, whose node dies: make engines (twenty minutes).
 engines: packages
 	$(CARGO) build --workspace --lib --bins --tests
-	ALL_ENGINES=1 $(CARGO) test --workspace --exclude driver --exclude planner --exclude policy --test dmtcp --test scr -- --test-threads=1 --nocapture
+	ALL_ENGINES=1 $(CARGO) test --workspace --exclude driver --exclude planner --exclude policy --test dmtcp --test scr --test veloc -- --test-threads=1 --nocapture
 
 # Ten jobs, planned before and measured after: make accuracy (a quarter of an hour).
 accuracy: packages build

@@ -113,6 +113,7 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
     run "$work/criu" $suite criu -- --test-threads=2 --nocapture
     run_real "$work/scr" scr
     run_real "$work/dmtcp" dmtcp
+    run_real "$work/veloc" veloc
     run_real "$work/groups" groups
     run_real "$work/programs" programs
 ) &
@@ -146,6 +147,7 @@ wait "$engines"
 tell "any program, by CRIU" "$work/criu"
 tell "programs of the real SCR" "$work/scr"
 tell "programs under the real DMTCP" "$work/dmtcp"
+tell "programs of the real VELOC" "$work/veloc"
 tell "groups that recover alone" "$work/groups"
 tell "programs that nobody chose" "$work/programs"
 wait "$groups"

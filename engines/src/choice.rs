@@ -1,6 +1,6 @@
 //! Which engine a run gets, and why: what the user told, what is linked, what the site allows, what runs showed.
 
-use crate::dmtcp;
+use crate::{dmtcp, veloc};
 use host::tool;
 use host::unsuited::Unsuited;
 use options::size::PARTS;
@@ -37,6 +37,8 @@ pub struct Facts {
     pub no_criu: Option<String>,
     /// Why DMTCP cannot be used.
     pub no_dmtcp: Option<String>,
+    /// Why it is not known where VELOC keeps the program's checkpoints.
+    pub no_veloc: Option<String>,
     /// The engine by which the run's own checkpoints were made, if there are any: no other can go on from them.
     pub made_by: Option<Engine>,
     /// Engine of the newest run of this user and job name that made a checkpoint; `auto` if there was none.
@@ -99,6 +101,7 @@ pub fn choose(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
 fn hindrance(engine: Engine, facts: &Facts) -> Option<String> {
     match engine {
         Engine::App | Engine::Scr => None,
+        Engine::Veloc => facts.no_veloc.clone(),
         Engine::Hook => (!facts.hook).then(|| "no checkpoint command is configured".to_string()),
         Engine::Criu => facts.no_criu.clone().or_else(|| containers(facts)).or_else(|| no_sandbox(facts)),
         Engine::Dmtcp => facts.no_dmtcp.clone().or_else(|| containers(facts)).or_else(|| several_nodes(facts)),
@@ -195,6 +198,11 @@ fn automatic(settings: &Settings, facts: &Facts) -> (Option<Engine>, String) {
         return (Some(Engine::Scr), why.to_string());
     }
     let mut against = Vec::new();
+    match &facts.no_veloc {
+        _ if !facts.links(veloc::LIBRARY) => {}
+        None => return (Some(Engine::Veloc), format!("the program links to {}", veloc::LIBRARY)),
+        Some(why) => against.push(format!("veloc: {why}")),
+    }
     let images = [
         (Engine::Criu, &facts.no_criu, no_criu_images(facts)),
         (Engine::Dmtcp, &facts.no_dmtcp, no_dmtcp_images(facts)),

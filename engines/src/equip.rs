@@ -7,6 +7,7 @@ use crate::dmtcp::Dmtcp;
 use crate::hook::{Commands, Hook};
 use crate::looks::Looks;
 use crate::scr::{Halting, Scr};
+use crate::veloc::{self, Veloc};
 use ::criu::tool;
 use driver::ports::Engine;
 use host::linked;
@@ -129,6 +130,14 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
             let halting = gear.halt_s.map(|end_s| Halting { end_s, calls: script.calls.clone() });
             let prefix = std::env::var_os("SCR_PREFIX").map_or_else(|| me.folder.clone(), PathBuf::from);
             Box::new(Scr::new(post, checkpoints, prefix, me.job, halting))
+        }
+        (Some(Kind::Veloc), ..) => {
+            let setup = veloc::of_script(argv, &me.folder).map_err(io::Error::other)?;
+            let files = Files { folder: me.folder.clone(), patterns: Vec::new(), ours: None };
+            let app = App::new(post, checkpoints, files, None, gear.announced.clone());
+            let app = app.of_job(gear.writers.clone(), app::limit(limit_s));
+            let (run, tasks) = (run.to_path_buf(), me.tasks().map(u64::from));
+            Box::new(Veloc::new(app, gear.announced, veloc::Of { setup, run, tasks, writers: gear.writers }))
         }
         (Some(Kind::Dmtcp), ..) => {
             let limit = Duration::from_secs_f64(limit_s);

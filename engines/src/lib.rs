@@ -11,4 +11,5 @@ pub mod hook;
 pub mod looks;
 pub mod repeated;
 pub mod scr;
+pub mod veloc;
 pub mod wardens;

@@ -28,6 +28,7 @@ pub fn prospect(settings: &Settings, commands: &str, has_command: bool, nodes: O
             Err(none) => return unlikely(settings, &none),
         },
         Some(Engine::Scr) => "engine scr, if the program uses SCR".to_string(),
+        Some(Engine::Veloc) => "engine veloc, if the program uses VELOC".to_string(),
         Some(Engine::Hook) => "the checkpoint command".to_string(),
         None if has_command => "the checkpoint command".to_string(),
         None if nodes.is_some_and(|nodes| nodes.site_wide) => "what the site has set up for all jobs".to_string(),

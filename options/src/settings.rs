@@ -57,11 +57,13 @@ pub enum Engine {
     Scr,
     /// Images of all processes, by DMTCP.
     Dmtcp,
+    /// VELOC, in the program.
+    Veloc,
 }
 
 impl Engine {
     /// All engines.
-    pub const ALL: [Engine; 5] = [Engine::App, Engine::Hook, Engine::Criu, Engine::Scr, Engine::Dmtcp];
+    pub const ALL: [Engine; 6] = [Engine::App, Engine::Hook, Engine::Criu, Engine::Scr, Engine::Dmtcp, Engine::Veloc];
 
     /// The name, as in `--ft-energy-engine`.
     pub fn as_str(self) -> &'static str {
@@ -71,6 +73,7 @@ impl Engine {
             Engine::Criu => "criu",
             Engine::Scr => "scr",
             Engine::Dmtcp => "dmtcp",
+            Engine::Veloc => "veloc",
         }
     }
 }
@@ -180,7 +183,7 @@ impl Settings {
     pub fn can_be_preempted(&self) -> bool {
         let on_demand = match self.engine {
             None | Some(Engine::App) => self.signal.is_some(),
-            Some(Engine::Scr) => false,
+            Some(Engine::Scr | Engine::Veloc) => false,
             Some(Engine::Criu | Engine::Dmtcp | Engine::Hook) => true,
         };
         self.objective.is_some() && self.requeue != Some(false) && on_demand
@@ -387,7 +390,7 @@ fn refuse_half_of_groups(merged: &Merged, settings: &Settings) -> Result<(), Ref
             let cure = "--ft-energy-groups=N with N above 1";
             return Err(refusal(merged, "ft-energy-protocol", "does not say how many groups recover alone", cure));
         }
-        if let Some(engine @ (Engine::Scr | Engine::Dmtcp)) = settings.engine {
+        if let Some(engine @ (Engine::Scr | Engine::Dmtcp | Engine::Veloc)) = settings.engine {
             let reason = format!("is {}, which does not checkpoint groups one by one", engine.as_str());
             return Err(refusal(merged, "ft-energy-engine", &reason, "app, hook, criu"));
         }

@@ -188,7 +188,7 @@ impl Form {
             Form::Objective => one_of(value, &["energy", "time", "on", "off"]),
             Form::Percent => forms::parse_percent(value).map(drop),
             Form::Protocol => one_of(value, &["auto", "coordinated", "uncoordinated", "shadow"]),
-            Form::Engine => one_of(value, &["auto", "app", "criu", "dmtcp", "scr", "hook"]),
+            Form::Engine => one_of(value, &["auto", "app", "criu", "dmtcp", "scr", "veloc", "hook"]),
             Form::Interval if value == "auto" => Ok(()),
             Form::Interval => forms::parse_time(value).map(drop),
             Form::Time => forms::parse_time(value).map(drop),

@@ -12,6 +12,7 @@ pub const CAPABILITIES: &[(Engine, &[Protocol])] = &[
     (Engine::Criu, &[Protocol::Coordinated, Protocol::DiskLog]),
     (Engine::Scr, &[Protocol::Coordinated]),
     (Engine::Dmtcp, &[Protocol::Coordinated]),
+    (Engine::Veloc, &[Protocol::Coordinated]),
 ];
 
 /// A table such as [`CAPABILITIES`].

@@ -2,6 +2,7 @@
 
 use crate::{Site, Wanted, built, repository};
 use anyhow::{Context, Result, bail};
+use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -36,8 +37,58 @@ pub fn scr() -> Result<PathBuf> {
     Ok(prefix)
 }
 
+/// VELOC beside SCR, on whose parts it stands, with the program `bin/steps`; built once and if that is wanted.
+///
+/// # Errors
+/// As of [`scr`].
+pub fn veloc() -> Result<PathBuf> {
+    let (prefix, sources) = (prefix("veloc")?, sources(&["VELOC"])?);
+    let steps = prefix.join("bin/steps");
+    if steps.exists() {
+        return Ok(prefix);
+    }
+    if std::env::var_os(ALL).is_none() {
+        bail!(Absent::Unbuilt("VELOC"));
+    }
+    run(Command::new("cp").args(["-rT"]).arg(scr()?).arg(&prefix))?;
+    let own = tempfile::tempdir()?;
+    run(Command::new("tar").arg("-xJf").arg(sources.join("VELOC.tar.xz")).arg("-C").arg(own.path()))?;
+    let folder = own.path().join("VELOC");
+    let set = |name: &str, value: &dyn Display| format!("-D{name}={value}");
+    run(Command::new("cmake").arg("-S").arg(&folder).arg("-B").arg(folder.join("build")).args([
+        set("CMAKE_BUILD_TYPE", &"Release"),
+        set("CMAKE_INSTALL_PREFIX", &prefix.display()),
+        set("CMAKE_PREFIX_PATH", &prefix.display()),
+        set("CMAKE_INSTALL_LIBDIR", &"lib"),
+        set("BUILD_SHARED_LIBS", &"ON"),
+        set("ENABLE_TESTS", &"OFF"),
+        set("COMM_QUEUE", &"socket_queue"),
+        set("POSIX_IO", &"rw"),
+    ]))?;
+    run(Command::new("cmake").arg("--build").arg(folder.join("build")).args(["--target", "install", "-j2"]))?;
+    run(Command::new("mpicc")
+        .arg("-O2")
+        .arg(repository().join("apps/veloc/steps.c"))
+        .arg("-o")
+        .arg(&steps)
+        .arg(format!("-I{}", prefix.join("include").display()))
+        .arg(format!("-L{}", prefix.join("lib").display()))
+        .arg(format!("-Wl,-rpath-link,{}", prefix.join("lib").display()))
+        .args(["-lveloc-client", "-lveloc-modules"]))?;
+    Ok(prefix)
+}
+
 /// Set where engines are built that take minutes.
 const ALL: &str = "ALL_ENGINES";
+
+/// Why an engine is not tried here; all else is a failure.
+#[derive(Debug, thiserror::Error)]
+enum Absent {
+    #[error("{} is not there", .0.display())]
+    Source(PathBuf),
+    #[error("make engines builds {0}")]
+    Unbuilt(&'static str),
+}
 
 /// DMTCP, built once and if that is wanted (`make engines`): it takes some five minutes.
 ///
@@ -49,7 +100,7 @@ pub fn dmtcp() -> Result<PathBuf> {
         return Ok(prefix);
     }
     if std::env::var_os(ALL).is_none() {
-        bail!("make engines builds DMTCP");
+        bail!(Absent::Unbuilt("DMTCP"));
     }
     let own = tempfile::tempdir()?;
     run(Command::new("tar").arg("-xJf").arg(sources.join("dmtcp.tar.xz")).arg("-C").arg(own.path()))?;
@@ -69,7 +120,7 @@ fn sources(parts: &[&str]) -> Result<PathBuf> {
     let sources = repository().join("../shared/sources");
     let archive = |part: &&str| sources.join(format!("{part}.tar.xz"));
     match parts.iter().map(archive).find(|archive| !archive.exists()) {
-        Some(archive) => bail!("{} is not there", archive.display()),
+        Some(archive) => bail!(Absent::Source(archive)),
         None => Ok(sources),
     }
 }
@@ -85,7 +136,13 @@ fn run(command: &mut Command) -> Result<()> {
 /// A site of so many nodes whose users find an engine in the folder `name` beside the site file; none, and a word why, if it
 /// cannot be built here.
 pub fn site(name: &str, nodes: u32, build: fn() -> Result<PathBuf>) -> Option<Site> {
-    let prefix = build().inspect_err(|why| println!("skipped: {why:#}")).ok()?;
+    let prefix = match build() {
+        Err(why) if why.is::<Absent>() => {
+            println!("skipped: {why:#}");
+            return None;
+        }
+        built => built.expect("its sources can be built"),
+    };
     let dir = PathBuf::from(format!("/tmp/joulepoint-{name}-{}", std::process::id()));
     let wanted = Wanted { nodes, ..Wanted::default() };
     let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("a site");

@@ -6,6 +6,7 @@ use driver::protection::Prospect;
 use engines::choice::{self, Facts};
 use engines::criu;
 use engines::hook::Commands;
+use engines::veloc::Setup;
 use host::linked;
 use host::mail;
 use host::unsuited::{self, Me};
@@ -203,6 +204,7 @@ fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options
         starts_steps,
         unsuited,
         no_dmtcp: choice::no_dmtcp(),
+        no_veloc: Setup::of(&read.words, &me.folder).err(),
         proven: plan.engine.clone(),
         made_by,
         ..Facts::default()

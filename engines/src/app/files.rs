@@ -140,7 +140,11 @@ impl Announced {
 
     /// Takes up one line of the inherited descriptor: the paths of a finished checkpoint, separated by blanks.
     pub fn line(&self, folder: &Path, line: &str) {
-        let files = line.split_whitespace().map(|p| folder.join(p)).collect();
+        self.files(line.split_whitespace().map(|p| folder.join(p)).collect());
+    }
+
+    /// Takes up the files of a finished checkpoint.
+    pub fn files(&self, files: Vec<PathBuf>) {
         if let Ok(mut state) = self.0.lock() {
             *state = (state.0 + 1, files);
         }
