@@ -3,7 +3,9 @@
 
 use crate::cluster::Controller;
 use protocol::{Batch, Delivered, Record, RunKey};
+use run::Patience;
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -26,6 +28,18 @@ const SUPERSEDED: u16 = 409;
 
 /// The node service on this node, if it is known where it answers.
 pub type Spool = Box<dyn Fn() -> Option<Client> + Send>;
+
+/// All records that the run's journals hold.
+pub type Recall = Box<dyn Fn() -> Vec<Record> + Send>;
+
+/// Reads them from the folder of a run.
+pub fn recall(run: &Path) -> Recall {
+    let run = run.to_path_buf();
+    Box::new(move || {
+        let history = run::history::read(&run, Patience::SHORT);
+        history.inspect_err(|e| tracing::warn!(%e, "the journals cannot be read")).unwrap_or_default().records
+    })
+}
 
 /// Delivers records in the background.
 pub struct Courier {
@@ -57,6 +71,15 @@ impl Queue {
         self.waiting.back().is_none_or(|r| r.seq <= self.spooled)
     }
 
+    /// Puts back what comes after a position and before what waits; how many records.
+    fn take_back(&mut self, all: Vec<Record>, after: u64) -> usize {
+        let first = self.waiting.front().map_or(u64::MAX, |r| r.seq);
+        let lost: Vec<Record> = all.into_iter().filter(|r| after < r.seq && r.seq < first).collect();
+        let count = lost.len();
+        lost.into_iter().rev().for_each(|record| self.waiting.push_front(record));
+        count
+    }
+
     /// The first records after a position.
     fn batch(&self, of: &Sender, after: u64) -> Batch {
         let mut bytes = 0;
@@ -71,10 +94,11 @@ impl Queue {
 }
 
 impl Courier {
-    /// A courier for one run and its holder; `earlier` are the records that the journals hold already.
+    /// A courier for one run and its holder; `earlier` are the records that the journals hold already. They are asked again
+    /// (`recall`) if the controller has lost what it had.
     pub fn start(
         controller: Arc<Controller>,
-        spool: Spool,
+        (spool, recall): (Spool, Recall),
         key: RunKey,
         holder: Option<u64>,
         earlier: Vec<Record>,
@@ -84,7 +108,7 @@ impl Courier {
         let superseded = Arc::new(AtomicBool::new(false));
         let courier = Courier { shared: shared.clone(), superseded: superseded.clone() };
         let of = Sender { key, holder, superseded };
-        thread::spawn(move || deliver(&shared, &controller, &spool, of));
+        thread::spawn(move || deliver(&shared, &controller, &spool, &recall, of));
         courier
     }
 
@@ -123,7 +147,7 @@ impl Courier {
     }
 }
 
-fn deliver(shared: &(Mutex<Queue>, Condvar), controller: &Controller, spool: &Spool, mut of: Sender) {
+fn deliver(shared: &(Mutex<Queue>, Condvar), controller: &Controller, spool: &Spool, recall: &Recall, mut of: Sender) {
     let (queue, changed) = shared;
     let mut pause = FIRST_PAUSE;
     let mut told = String::new();
@@ -144,8 +168,15 @@ fn deliver(shared: &(Mutex<Queue>, Condvar), controller: &Controller, spool: &Sp
                 changed.notify_all();
                 continue;
             }
+            // Its store was lost, or is an older copy.
             Ok(Delivered { upto }) => {
-                tracing::warn!(upto, first, "the controller has forgotten records; the run's next wrapper brings them");
+                let all = recall();
+                let Ok(mut queue) = queue.lock() else { return };
+                let again = queue.take_back(all, upto);
+                tracing::warn!(upto, again, "the controller has lost records of this run; they are brought again");
+                if again > 0 {
+                    continue;
+                }
             }
             Err(Error::Refused { status: SUPERSEDED, text }) => {
                 tracing::warn!(text, "another wrapper has taken the run up; nothing more is delivered");

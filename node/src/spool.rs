@@ -183,14 +183,14 @@ impl Spool {
 
     /// Delivers one file, line by line, and removes it.
     fn deliver_run(&self, number: u64, controller: &Client) -> Result<(), Undelivered> {
-        let Some(Kept { uid, key, .. }) = self.kept().get(&number).cloned() else { return Ok(()) };
+        let Some(Kept { uid, key, complete, .. }) = self.kept().get(&number).cloned() else { return Ok(()) };
         let path = self.path(number, uid);
         let mut done = 0;
         loop {
             let bytes = fs::read(&path).map_err(|e| Undelivered::Other(e.to_string()))?;
             for line in bytes[done..].split_inclusive(|b| *b == b'\n') {
                 let batch = decode(line).ok_or_else(|| Undelivered::Other("a line is damaged".into()))?;
-                self.hand_over(uid, &batch, controller)?;
+                self.hand_over(uid, &batch, complete, controller)?;
                 done += line.len();
             }
             let mut kept = self.kept();
@@ -205,18 +205,24 @@ impl Spool {
     }
 
     /// Hands one batch to the controller, until it says that it has all of it; in parts, where it is more than a service
-    /// takes at once.
-    fn hand_over(&self, uid: u32, batch: &Batch, controller: &Client) -> Result<(), Undelivered> {
+    /// takes at once. Of a run that is `over` nobody brings what is missing before it.
+    fn hand_over(&self, uid: u32, batch: &Batch, over: bool, controller: &Client) -> Result<(), Undelivered> {
         let size = serde_json::to_vec(batch).map_or(0, |json| json.len());
         if size > wire::LARGEST_BODY && batch.records.len() > 1 {
             let (first, rest) = batch.records.split_at(batch.records.len() / 2);
             let part = |records: &[Record]| Batch { records: records.to_vec(), ..batch.clone() };
-            self.hand_over(uid, &part(first), controller)?;
-            return self.hand_over(uid, &part(rest), controller);
+            self.hand_over(uid, &part(first), over, controller)?;
+            return self.hand_over(uid, &part(rest), over, controller);
         }
-        let last = batch.records.last().map_or(0, |r| r.seq);
+        let seq = |record: Option<&Record>| record.map_or(0, |r| r.seq);
+        let (first, last) = (seq(batch.records.first()), seq(batch.records.last()));
         match controller.post::<Batch, Delivered>(&format!("/v1/records?uid={uid}"), batch) {
             Ok(Delivered { upto }) if upto >= last => Ok(()),
+            Ok(Delivered { upto }) if over && first > upto + 1 => self.set_aside(
+                uid,
+                batch,
+                &format!("the controller has lost the records after {upto} that came before"),
+            ),
             Ok(Delivered { upto }) => Err(Undelivered::Other(format!(
                 "run {}: the controller has records up to {upto}, the spool those up to {last}",
                 batch.key.run

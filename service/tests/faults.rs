@@ -4,7 +4,7 @@
 mod daemons;
 
 use daemons::{Daemon, Site, batch, is_root, key, preload, records, send, send_all, until};
-use job::deliver::Courier;
+use job::deliver::{Courier, Recall, Spool as ToSpool};
 use nix::sys::signal::Signal;
 use node::spool::Spool;
 use protocol::{Batch, Beat, BeatReply, Delivered, Event, Health, Record, RunHealth};
@@ -301,7 +301,8 @@ fn a_wrapper_s_records_arrive_once_while_both_services_are_killed() {
     let (mut controller, mut node) = (site.controller(), site.node());
     let known = Arc::new(job::cluster::Controller::new(site.client(), "c/w.1".into(), 0));
     let spool = site.node_client();
-    let courier = Courier::start(known, Box::new(move || Some(spool.clone())), key("w.1"), None, Vec::new());
+    let ways: (ToSpool, Recall) = (Box::new(move || Some(spool.clone())), Box::new(Vec::new));
+    let courier = Courier::start(known, ways, key("w.1"), None, Vec::new());
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     for (n, some) in all.chunks(250).enumerate() {
         courier.take(some.to_vec());
@@ -321,6 +322,36 @@ fn a_wrapper_s_records_arrive_once_while_both_services_are_killed() {
     arrived(&site, "w.1", &all);
     let waits = || std::fs::read_dir(site.dir.path().join("spool/n1")).expect("spool").count();
     until("the spool to be empty", || (waits() == 0).then_some(()));
+}
+
+#[test]
+fn what_a_controller_has_lost_with_its_store_is_brought_again_by_runs_that_go_on() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new(None);
+    let all = records(2000);
+    let mut controller = site.controller();
+    let known = Arc::new(job::cluster::Controller::new(site.client(), "c/w.1".into(), 0));
+    let journals = all.clone();
+    let ways: (ToSpool, Recall) = (Box::new(|| None), Box::new(move || journals.clone()));
+    let courier = Courier::start(known, ways, key("w.1"), None, Vec::new());
+    courier.take(all[..1500].to_vec());
+    assert!(courier.flush(Duration::from_secs(60)));
+    for file in ["", "-wal", "-shm"] {
+        let path = format!("{}{file}", site.store.display());
+        drop(std::fs::remove_file(path));
+    }
+    courier.take(all[1500..1800].to_vec());
+    assert!(!courier.flush(Duration::from_secs(3)), "nothing goes into a file that is gone");
+    let health = || site.client().get::<Health>("/healthz");
+    let is_told = |e: Error| e.to_string().contains("removed or replaced").then_some(());
+    until("healthz to say so", || health().err().and_then(is_told));
+    controller.kill();
+    let _again = site.controller();
+    courier.take(all[1800..].to_vec());
+    assert!(courier.flush(Duration::from_secs(60)), "{}", site.log("controller"));
+    site.reconcile("w.1", &all);
 }
 
 #[test]
@@ -374,6 +405,25 @@ fn of_user(uid: u32, records: &[Record]) -> Vec<Record> {
         }
     }
     records
+}
+
+#[test]
+fn what_a_spool_has_of_an_ended_run_whose_beginning_the_controller_has_lost_does_not_stay_for_ever() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::new(None);
+    let spool = Spool::open(&site.dir.path().join("s"), 1 << 20).expect("spool");
+    let _controller = site.controller();
+    let mut all = records(9);
+    spool.keep(0, &batch("1.1", &all[3..])).expect("kept");
+    assert!(!spool.deliver(&site.client()), "its wrapper may bring what is missing");
+    all.push(Record { seq: 10, at_s: 10.0, event: Event::Ended { state: "completed".into(), exit_code: 0 } });
+    spool.keep(0, &batch("1.1", &all[9..])).expect("kept");
+    assert!(spool.deliver(&site.client()), "nobody brings it any more");
+    assert_eq!(spool.used_bytes(), 0);
+    let aside = std::fs::read_dir(site.dir.path().join("s.refused")).expect("the folder of what was refused").count();
+    assert_eq!(aside, 2);
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(crate) type Kept = RefCell<BTreeMap<u64, Arc<protocol::Calibration>>>;
 pub struct Connection(Backend, Cell<u64>, Kept, Fits);
 
 enum Backend {
-    Sqlite(rusqlite::Connection),
+    Sqlite(rusqlite::Connection, sqlite::Place),
     Mysql(mysql::Session),
 }
 
@@ -68,7 +68,10 @@ impl Connection {
     pub(crate) fn open_led(place: &Path, token: Option<i64>) -> Result<Connection> {
         let backend = match url(place) {
             Some(url) => Backend::Mysql(mysql::Session::open(url, token)?),
-            None => Backend::Sqlite(sqlite::open(place)?),
+            None => {
+                let file = sqlite::open(place)?;
+                Backend::Sqlite(file, sqlite::Place::of(place)?)
+            }
         };
         Ok(Connection(backend, Cell::new(0), Kept::default(), Fits::default()))
     }
@@ -82,7 +85,7 @@ impl Connection {
     /// The version of the tables; 0 where there are none.
     pub(crate) fn version(&self) -> Result<i64> {
         match &self.0 {
-            Backend::Sqlite(c) => sqlite::version(c),
+            Backend::Sqlite(c, _) => sqlite::version(c),
             Backend::Mysql(session) => session.version(),
         }
     }
@@ -90,7 +93,7 @@ impl Connection {
     /// Brings the tables to a version, by statements.
     pub(crate) fn migrate(&self, version: i64, sql: &str) -> Result<()> {
         match &self.0 {
-            Backend::Sqlite(c) => sqlite::migrate(c, version, sql),
+            Backend::Sqlite(c, _) => sqlite::migrate(c, version, sql),
             Backend::Mysql(session) => session.migrate(version, sql),
         }
     }
@@ -101,7 +104,7 @@ impl Connection {
     /// When it cannot even be looked at.
     pub fn damage(&self) -> Result<Option<String>> {
         match &self.0 {
-            Backend::Sqlite(c) => sqlite::damage(c),
+            Backend::Sqlite(c, _) => sqlite::damage(c),
             Backend::Mysql(_) => Ok(None), // InnoDB checks its pages as it reads them
         }
     }
@@ -112,7 +115,7 @@ impl Connection {
     /// What the database or the file system says; MariaDB has tools of its own.
     pub fn copy_to(&self, copy: &Path) -> Result<()> {
         match &self.0 {
-            Backend::Sqlite(c) => sqlite::copy_to(c, copy),
+            Backend::Sqlite(c, _) => sqlite::copy_to(c, copy),
             Backend::Mysql(_) => Err(Error::CopyOfMariadb),
         }
     }
@@ -130,7 +133,7 @@ impl Connection {
     /// Makes the table in which a report notes the runs it is about: this connection's own, outside the store.
     pub(crate) fn make_room_for_choice(&self) -> Result<()> {
         self.plain(match &self.0 {
-            Backend::Sqlite(_) => sqlite::CHOSEN,
+            Backend::Sqlite(..) => sqlite::CHOSEN,
             Backend::Mysql(_) => mysql::CHOSEN,
         })
     }
@@ -143,8 +146,11 @@ impl Connection {
     /// Does something wholly or not at all.
     ///
     /// # Errors
-    /// What the work or the database says; nothing is done then.
+    /// What the work or the database says, or that its file is not in its place any more; nothing is done then.
     pub fn transaction<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        if let Backend::Sqlite(_, place) = &self.0 {
+            place.holds()?;
+        }
         self.plain("BEGIN IMMEDIATE")?;
         let undo = Undo(self, &["ROLLBACK"]);
         let done = work()?;
@@ -176,7 +182,7 @@ impl Connection {
     /// Runs a statement, which is kept prepared for the next time; the number of rows it changed.
     pub fn execute(&self, sql: &str, values: &[Value]) -> Result<u64> {
         match &self.0 {
-            Backend::Sqlite(c) => Ok(c.prepare_cached(sql)?.execute(rusqlite::params_from_iter(values))? as u64),
+            Backend::Sqlite(c, _) => Ok(c.prepare_cached(sql)?.execute(rusqlite::params_from_iter(values))? as u64),
             Backend::Mysql(session) => session.execute(sql, values),
         }
     }
@@ -188,7 +194,7 @@ impl Connection {
     pub fn each(&self, sql: &str, values: &[Value], mut look: impl FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
         self.1.set(self.1.get() + 1);
         match &self.0 {
-            Backend::Sqlite(c) => {
+            Backend::Sqlite(c, _) => {
                 let mut statement = c.prepare_cached(sql)?;
                 let mut rows = statement.query(rusqlite::params_from_iter(values))?;
                 while let Some(row) = rows.next()? {
@@ -251,7 +257,7 @@ impl Connection {
     /// Runs a statement without values.
     fn plain(&self, sql: &str) -> Result<()> {
         match &self.0 {
-            Backend::Sqlite(c) => Ok(c.prepare_cached(sql)?.execute([]).map(drop)?),
+            Backend::Sqlite(c, _) => Ok(c.prepare_cached(sql)?.execute([]).map(drop)?),
             Backend::Mysql(session) => session.plain(sql),
         }
     }

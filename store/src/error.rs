@@ -47,6 +47,12 @@ pub enum Error {
         /// What is wrong with it, in the database's words.
         found: String,
     },
+    /// Its file was removed or replaced while it was open.
+    #[error(
+        "{0} was removed or replaced while the service runs: nothing is stored until it is restarted. Put the last copy in \
+         its place first, if the file is gone; runs that go on bring what it lacks"
+    )]
+    Moved(String),
     /// Tables of a version that this service does not know.
     #[error("version {0} of the store is not known here")]
     Version(i64),

@@ -17,7 +17,7 @@ use host::mail::{self, MailClock, Post};
 use host::supervise::{self, PASSED_ON, Teller};
 use job::asking;
 use job::cluster::{Controller, Job};
-use job::deliver::{Courier, Spool};
+use job::deliver::{self, Courier, Spool};
 use job::frequency::Frequency;
 use job::identity::Identity;
 use job::leavings::Asker;
@@ -150,7 +150,8 @@ impl<'a> Run<'a> {
             former.nodes = release::former(&over.records, me);
         }
         let holder = folder.holder().number();
-        folder.deliver_by(Courier::start(controller.clone(), spool(site, me, &controller), key, holder, records));
+        let ways = (spool(site, me, &controller), deliver::recall(&path));
+        folder.deliver_by(Courier::start(controller.clone(), ways, key, holder, records));
         let (post, clock) = mail::queue();
         folder.watch(post.clone());
         let supervisor = nix::unistd::getppid().as_raw();

@@ -4,7 +4,9 @@ use crate::error::{At, Error, Result};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode};
 use std::fs::{self, File};
-use std::path::Path;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long one connection waits for another.
@@ -32,6 +34,35 @@ pub fn open(path: &Path) -> Result<Connection> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(connection)
+}
+
+/// Where the file of a connection is, and which one it was when it was opened.
+pub struct Place {
+    path: PathBuf,
+    file: (u64, u64),
+}
+
+impl Place {
+    /// The file that is there now.
+    pub fn of(path: &Path) -> Result<Place> {
+        Ok(Place { path: path.to_path_buf(), file: id(path)? })
+    }
+
+    /// That the file is still there. One that was removed or replaced takes what is written to it along when it is closed.
+    ///
+    /// # Errors
+    /// That it is not.
+    pub fn holds(&self) -> Result<()> {
+        match id(&self.path) {
+            Ok(file) if file == self.file => Ok(()),
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(e.into()),
+            _ => Err(Error::Moved(self.path.display().to_string())),
+        }
+    }
+}
+
+fn id(path: &Path) -> std::io::Result<(u64, u64)> {
+    fs::metadata(path).map(|m| (m.dev(), m.ino()))
 }
 
 /// The version of the tables; 0 for a new file.
@@ -68,7 +99,7 @@ pub fn copy_to(c: &Connection, copy: &Path) -> Result<()> {
     Ok(File::open(folder)?.sync_all()?)
 }
 
-fn tempfile_name(copy: &Path) -> Result<std::path::PathBuf> {
+fn tempfile_name(copy: &Path) -> Result<PathBuf> {
     let mut name = copy.file_name().ok_or(Error::CopyName)?.to_os_string();
     name.push(".part");
     Ok(copy.with_file_name(name))
