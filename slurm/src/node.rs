@@ -70,6 +70,18 @@ const KEYS: &[&str] = &[
     "Parameters",
 ];
 
+/// Flags of nodes that are away as it was planned, of the series from 22.05 to 26.05.
+const AWAY: &[&str] = &[
+    "MAINT",
+    "MAINTENANCE",
+    "POWERED_DOWN",
+    "POWERING_DOWN",
+    "POWERING_UP",
+    "REBOOT",
+    "REBOOT_ISSUED",
+    "REBOOT_REQUESTED",
+];
+
 /// The usual port of slurmd.
 const SLURMD_PORT: u16 = 6818;
 
@@ -114,6 +126,21 @@ impl Node {
     /// Whether a flag such as `DRAIN` is set.
     pub fn has_flag(&self, flag: &str) -> bool {
         self.flags.iter().any(|f| f == flag)
+    }
+
+    /// Whether nobody misses it: it is down, drained and empty, switched off, in maintenance, or about to boot.
+    pub fn is_out_of_service(&self) -> bool {
+        self.state == "DOWN" || self.has_flag("DRAIN") && self.state == "IDLE" || self.is_planned_to_be_away()
+    }
+
+    /// Whether that was so at a moment already, s since the epoch, as far as it is known.
+    pub fn was_out_of_service(&self, at_s: f64) -> bool {
+        let was_said = self.reason_s.is_some_and(|reason_s| reason_s < at_s);
+        self.is_planned_to_be_away() || self.is_out_of_service() && was_said
+    }
+
+    fn is_planned_to_be_away(&self) -> bool {
+        AWAY.iter().any(|flag| self.has_flag(flag))
     }
 }
 

@@ -135,6 +135,28 @@ fn partitions_with_limits_and_states() {
     assert!(e.contains("MaxTime"), "{e}");
 }
 
+#[test]
+fn a_node_that_was_out_of_service_is_told_from_one_that_was_taken_out_after_its_death() {
+    let was = |state: &str, reason: &str, at_s: f64| {
+        let line = format!("NodeName=n1 State={state} CPUTot=4 Reason={reason}\n");
+        parse_nodes(&line).expect("parses")[0].was_out_of_service(at_s)
+    };
+    let told = "bad memory [root@1795887936]";
+    let at_s =
+        parse_nodes(&format!("NodeName=n1 State=IDLE+DRAIN CPUTot=4 Reason={told}\n")).expect("parses")[0].reason_s;
+    let at_s = at_s.expect("a time");
+    for state in ["IDLE+DRAIN", "DOWN", "DOWN*+DRAIN"] {
+        assert!(was(state, told, at_s + 60.0), "{state}");
+        assert!(!was(state, told, at_s - 5.0), "{state}: after it was heard of last");
+    }
+    for state in ["MIXED+DRAIN", "ALLOCATED", "IDLE", "IDLE*"] {
+        assert!(!was(state, told, at_s + 60.0), "{state}");
+    }
+    for state in ["IDLE~", "IDLE%", "IDLE+MAINTENANCE", "IDLE+REBOOT_ISSUED", "IDLE@"] {
+        assert!(was(state, "(null)", at_s), "{state}");
+    }
+}
+
 /// The same small cluster on a newer series: jobs 2 (exit 3), 4 (killed), an array 5 and a job that wants much.
 fn newer(series: &str, text: [&str; 5]) {
     let [jobs, nodes, steps, of_array, requeued] = text;

@@ -28,6 +28,9 @@ const MOST_WRAPPER_DEATHS: u32 = 3;
 /// What our reasons for setting a node down begin with.
 const OURS: &str = "joulepoint:";
 
+/// The flag of a node on which no job is to begin.
+const DRAIN: &str = "DRAIN";
+
 /// What Slurm's reason for draining a node begins with whose slurmd takes an earlier life of a job for running.
 const DUPLICATE: &str = "Duplicate jobid";
 
@@ -135,6 +138,12 @@ impl Acts {
         tracing::warn!(node, silent_s, seen, "a node is dead");
         // Asked before the store is locked: a loan that changes holds the loans, then the store.
         let open = self.watching.open.lock().clone();
+        let is_missed = open.iter().any(|run| run.nodes.iter().any(|n| n == node))
+            || !self.was_out_of_service(node, now_s - silent_s);
+        if !is_missed {
+            tracing::info!(node, "it was out of service: that is no failure");
+            return Ok(());
+        }
         let spared: Vec<_> = open.iter().filter(|run| self.broker.has_lent(run, node)).map(|run| &run.key).collect();
         let is_hit = |run: &OpenRun| !spared.contains(&&run.key);
         let text = format!("node {node} died: {seen}");
@@ -142,6 +151,17 @@ impl Acts {
         self.watching.hit(&hit);
         hit.iter().for_each(|run| self.orders.tell(&run.key));
         Ok(())
+    }
+
+    /// Whether Slurm says that a node was not in service any more at a moment: an update, an empty rack, power saving.
+    fn was_out_of_service(&self, node: &str, at_s: f64) -> bool {
+        match self.slurm.node(node) {
+            Ok(node) => node.is_some_and(|node| node.was_out_of_service(at_s)),
+            Err(e) => {
+                tracing::warn!(node, %e, "Slurm does not say whether the node was in service; its death counts as a failure");
+                false
+            }
+        }
     }
 
     /// Sets those dead nodes down on which every job is ours to recover, a few at a time. All of them are asked about by one
@@ -243,7 +263,10 @@ impl Acts {
             return Ok(());
         }
         *room -= 1;
-        let reason = format!("{OURS} reached by nobody");
+        // Slurm keeps one reason: why it was drained is not to be lost.
+        let drained = known.has_flag(DRAIN) && !known.reason.is_empty();
+        let before = if drained { format!("; drained before: {}", known.reason) } else { String::new() };
+        let reason = format!("{OURS} reached by nobody{before}");
         tracing::warn!(node, jobs = ?jobs.iter().map(|j| j.job).collect::<Vec<_>>(), "a dead node is set down");
         audit::note(By::Service, Act::NodeDown, (0, node), &reason, self.slurm.node_down(node, &reason))?;
         self.is_down(node, runs, true)
@@ -326,7 +349,11 @@ impl Acts {
 
     fn resume(&self, name: &str) -> Result<()> {
         let node = self.slurm.node(name)?;
-        if node.as_ref().is_some_and(|n| n.state == "DOWN" && n.reason.starts_with(OURS)) {
+        let is_ours = |n: &&slurm::Node| n.state == "DOWN" && n.reason.starts_with(OURS);
+        let is_drained = node.as_ref().is_some_and(|n| n.has_flag(DRAIN));
+        if is_drained {
+            tracing::warn!(node = name, "a node that was set down is well again, and stays drained, as it was before");
+        } else if node.as_ref().filter(is_ours).is_some() {
             tracing::info!(node = name, "a node that was set down is well again");
             audit::note(By::Service, Act::NodeResume, (0, name), "it is well", self.slurm.node_resume(name))?;
         }

@@ -184,10 +184,7 @@ impl Watcher {
         *asked_s = now_s;
         match self.acts.slurm.when_idle().nodes() {
             Ok(nodes) => {
-                let is_out = |n: &&slurm::Node| {
-                    n.state == "DOWN" || n.has_flag("POWERED_DOWN") || n.has_flag("DRAIN") && n.state == "IDLE"
-                };
-                let out = nodes.iter().filter(is_out).map(|n| n.name.clone()).collect();
+                let out = nodes.iter().filter(|n| n.is_out_of_service()).map(|n| n.name.clone()).collect();
                 self.watching.nodes.lock().set_out(&out);
             }
             Err(e) => tracing::debug!(%e, "Slurm does not say which nodes are out of service"),

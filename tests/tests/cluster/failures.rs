@@ -36,6 +36,37 @@ fn a_run_whose_batch_host_dies_resumes_elsewhere() -> Result<()> {
 }
 
 #[test]
+fn a_node_that_an_operator_has_drained_stays_drained_and_its_empty_death_is_no_failure() -> Result<()> {
+    let mut site = site();
+    let (job, folder) = started(&site, "drained", &["-N1"])?;
+    let victim = nodes(&site.report(job)?.context("a report")?)[0].clone();
+    let drain = [format!("nodename={victim}"), "state=drain".into(), "reason=ECC errors".into()];
+    let update = |site: &Site, args: &[String]| site.cluster.command("scontrol").arg("update").args(args).status();
+    assert!(update(&site, &drain)?.success());
+    site.cluster.kill_node(&victim)?;
+    let run = finished_well(&site, job, &folder)?;
+    assert_eq!(run["total"]["failures"], 1, "{run:#}");
+    let of = |site: &Site, field: &str| -> Result<String> {
+        Ok(site.cluster.node(&victim)?.get(field).cloned().unwrap_or_default())
+    };
+    let reason = of(&site, "Reason")?;
+    assert!(reason.starts_with("joulepoint: ") && reason.contains("ECC errors"), "{reason}");
+    site.cluster.give_power(&victim)?;
+    let logged = |site: &Site, text: &str| {
+        Ok(fs::read_to_string(site.conf.with_file_name("controller.log"))?.contains(text).then_some(()))
+    };
+    site.wait("the node to be well", MINUTES, |site| logged(site, "and stays drained"))?;
+    let state = of(&site, "State")?;
+    assert!(state.contains("DRAIN"), "{state}");
+    site.cluster.kill_node(&victim)?;
+    site.wait("its second death", MINUTES, |site| logged(site, "it was out of service: that is no failure"))?;
+    let resume = [format!("nodename={victim}"), "state=resume".into()];
+    site.cluster.give_power(&victim)?;
+    assert!(update(&site, &resume)?.success());
+    site.cluster.revive_node(&victim)
+}
+
+#[test]
 fn with_a_spare_node_a_run_restarts_in_place() -> Result<()> {
     let mut site = site();
     let (job, folder) = started(&site, "spare", &["-N3", "-n3", "--no-kill", "--ft-energy-spare=1"])?;
