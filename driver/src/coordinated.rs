@@ -346,11 +346,13 @@ impl Driver<'_> {
                 self.begin(why, &decision.reason);
                 self.ports.clock.now_s() + LONGEST_CUT_S.min(self.setup.checkpoint_limit_s)
             }
+            Action::Wait { .. } | Action::Rest if self.limit.is_over(now_s) && self.end_has_moved(now_s, false) => {
+                now_s
+            }
             Action::Wait { until_s } => {
                 self.reasoned("wait", decision.reason);
                 next_cut_s.min(until_s)
             }
-            Action::Rest if self.limit.is_over(now_s) && self.end_has_moved(now_s, false) => now_s,
             Action::Rest => {
                 self.reasoned("rest", decision.reason);
                 next_cut_s

@@ -122,6 +122,9 @@ pub struct Committed {
     pub checkpoint_s: f64,
 }
 
+/// A checkpoint is old when a failure would cost this many times what was said.
+const OLD: f64 = 2.0;
+
 impl Guard {
     /// The guard of a run that begins now, with `groups` that checkpoint alone.
     pub fn new(prospect: &Prospect, on_demand: bool, groups: usize, now_s: f64, interval_s: f64) -> Guard {
@@ -287,8 +290,17 @@ impl Guard {
         self.lacks(format!("as the program is now it cannot be dumped: {reason}"))
     }
 
-    /// Says what is missing, once, when the program has made no checkpoint by its first interval.
+    /// Says what is missing, once, when the program has made no checkpoint by its first interval; and when the newest is much older
+    /// than was to be expected.
     pub fn overdue(&mut self, now_s: f64) -> Option<Event> {
+        if self.protection.state == ProtectionState::Protected {
+            let known_s = self.protection.largest_loss_s?;
+            let is_old = |newest_s: &f64| now_s - newest_s > OLD * known_s + GRACE_S;
+            let (group, _) = self.newest_s.iter().find(|(_, newest_s)| is_old(newest_s))?;
+            let (group, several) = (*group, self.groups > 1);
+            let whose = if several { format!(" of group {group}") } else { String::new() };
+            return self.grows(now_s, group, &whose);
+        }
         if self.on_demand || self.protection.state != ProtectionState::Unproven || now_s < self.due_s {
             return None;
         }
@@ -392,6 +404,17 @@ mod tests {
         let events = [0, 2, 0, 1].map(|group| three.committed(committed(group, 1, 100.0)).is_some());
         assert_eq!(events, [true, false, false, true], "the largest loss, and the state");
         assert_eq!(three.protection.state, ProtectionState::Protected);
+    }
+
+    #[test]
+    fn a_checkpoint_that_grows_old_without_another_is_said_each_time_that_its_loss_has_doubled() {
+        let mut guard = guard(true, 1);
+        guard.committed(committed(0, 1, 0.0));
+        let told: Vec<i32> = (0..2000).filter(|now_s| guard.overdue(f64::from(*now_s)).is_some()).collect();
+        assert_eq!(told, [271, 603, 1267], "105 s were promised");
+        assert_eq!(guard.protection.largest_loss_s, Some(1267.0));
+        guard.committed(committed(0, 2, 2000.0));
+        assert_eq!(guard.protection.largest_loss_s, Some(105.0));
     }
 
     #[test]

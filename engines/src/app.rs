@@ -34,6 +34,11 @@ const SEEN_HELD: Duration = Duration::from_secs(5);
 /// How long the driver waits for files that come back and do not get on.
 const STALLED: Duration = Duration::from_secs(120);
 
+/// How long a program that has done nothing yet is not asked again: at least so long, or so many times what its slowest
+/// checkpoint has taken.
+const AGAIN: Duration = Duration::from_secs(10);
+const AGAIN_TIMES: u32 = 5;
+
 /// How often files are copied again that have changed meanwhile.
 const TRIES: u32 = 5;
 
@@ -41,7 +46,7 @@ const TRIES: u32 = 5;
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Where files of a program go that it is not to find, beside them.
-const ASIDE: &str = ".joulepoint-aside";
+pub(crate) const ASIDE: &str = ".joulepoint-aside";
 
 /// How long the engine waits for a checkpoint that the driver gives up after so long: it can say why.
 pub fn limit(checkpoint_limit_s: f64) -> Duration {
@@ -65,6 +70,8 @@ pub struct App {
     taken: Arc<Mutex<States>>,
     /// How many announcements were taken up.
     heard: Arc<AtomicU64>,
+    /// What the slowest checkpoint that the program was asked for has taken, ms.
+    slowest_ms: Arc<AtomicU64>,
     /// Brings files back, which may hang.
     worker: Worker,
     /// What was there before the run, if nothing newer than a line may be.
@@ -92,6 +99,7 @@ impl App {
             watches: Tries::default(),
             taken: Arc::default(),
             heard: Arc::default(),
+            slowest_ms: Arc::default(),
             worker: Worker::start(),
             found: None,
         }
@@ -115,9 +123,7 @@ impl App {
         let of_line = |path: &Path| line.is_some_and(|m| m.files.iter().any(|f| Path::new(&f.original) == path));
         let now = self.files.now().map_err(|e| e.to_string())?;
         for (path, _) in now.into_iter().filter(|(path, state)| !of_line(path) && found.get(path) != Some(state)) {
-            let (Some(folder), Some(name)) = (path.parent().map(|p| p.join(ASIDE)), path.file_name()) else { continue };
-            let moved = fs::create_dir_all(&folder).and_then(|()| fs::rename(&path, folder.join(name)));
-            moved.map_err(|e| format!("{}: {e}", path.display()))?;
+            put_aside(&path)?;
         }
         Ok(())
     }
@@ -167,6 +173,13 @@ impl App {
             }
         });
     }
+}
+
+/// Puts a file where its program does not find it.
+pub(crate) fn put_aside(path: &Path) -> Result<(), String> {
+    let (Some(folder), Some(name)) = (path.parent().map(|p| p.join(ASIDE)), path.file_name()) else { return Ok(()) };
+    let moved = fs::create_dir_all(&folder).and_then(|()| fs::rename(path, folder.join(name)));
+    moved.map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// Whether files are finished and others than those that were taken last; none while that cannot be said.
@@ -221,9 +234,19 @@ impl Engine for App {
         let one = self.tries.begin();
         let (files, post, announced) = (self.files.clone(), self.post.clone(), self.announced.clone());
         let (signal, writers, limit) = (self.signal.clone(), self.writers.clone(), self.limit);
-        let (heard, checkpoints) = (self.heard.clone(), self.checkpoints.clone());
+        let (heard, checkpoints, slowest_ms) = (self.heard.clone(), self.checkpoints.clone(), self.slowest_ms.clone());
         thread::spawn(move || {
             let begun = Instant::now();
+            let again = AGAIN.max(Duration::from_millis(slowest_ms.load(Ordering::SeqCst)) * AGAIN_TIMES);
+            let ask_again = || match &signal {
+                Some((number, ask)) => {
+                    tracing::warn!(
+                        "the program has not written the checkpoint that it was asked for; it is asked again"
+                    );
+                    ask(*number).unwrap_or_else(|why| tracing::warn!(why, "the program is not asked again"));
+                }
+                None => {}
+            };
             let made = || -> Result<Saved, String> {
                 let before = match &signal {
                     Some((number, ask)) => {
@@ -239,11 +262,14 @@ impl Engine for App {
                 heard.store(announced.get().0, Ordering::SeqCst);
                 for _ in 0..TRIES {
                     let left = limit.saturating_sub(begun.elapsed());
-                    let finished =
-                        wait(&one, &files, &announced, &before, &writers, Limits { whole: left, held: held_limit })
-                            .inspect_err(tell_held)
-                            .map_err(|e| e.to_string())?;
+                    let limits = Limits { whole: left, held: held_limit, again };
+                    let finished = wait(&one, &files, &announced, &before, (&writers, &ask_again), limits)
+                        .inspect_err(tell_held)
+                        .map_err(|e| e.to_string())?;
                     // The program goes on while its files are copied.
+                    if signal.is_some() {
+                        slowest_ms.fetch_max(begun.elapsed().as_millis() as u64, Ordering::SeqCst);
+                    }
                     let still_s = Some(finished.at.duration_since(begun).as_secs_f64());
                     post.tell_of(&one, Happening::GoesOn);
                     match finished.copy(&files, &writers, &into, &earlier).map_err(|e| e.to_string())? {
@@ -341,6 +367,19 @@ mod tests {
         let (dir, mut app, mut clock, _) = engine(Some(ask));
         *place.lock().unwrap() = dir.path().to_path_buf();
         assert!(app.on_demand());
+        assert_eq!(taken(dir.path(), &mut app, &mut clock), Ok(vec![("state.cpt".to_string(), 5)]));
+    }
+
+    #[test]
+    fn a_program_that_has_missed_the_request_is_asked_again() {
+        let (place, asked) = (Arc::new(Mutex::new(PathBuf::new())), Arc::new(AtomicU64::new(0)));
+        let told = place.clone();
+        let ask: Ask = Arc::new(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+            0 => Ok(()),
+            _ => fs::write(told.lock().unwrap().join("state.cpt"), "newer").map_err(|e| e.to_string()),
+        });
+        let (dir, mut app, mut clock, _) = engine(Some(ask));
+        *place.lock().unwrap() = dir.path().to_path_buf();
         assert_eq!(taken(dir.path(), &mut app, &mut clock), Ok(vec![("state.cpt".to_string(), 5)]));
     }
 

@@ -1,7 +1,8 @@
 //! Decides whether to checkpoint now, to wait, or to rest, from the situation alone.
 //!
-//! Order of the rules: nothing after the final line; the checkpoint before the walltime end; a finish that is near
-//! enough to make a checkpoint dearer than what it saves; the interval.
+//! Order of the rules: the checkpoint before the walltime end; a finish that is near enough to make a checkpoint dearer than
+//! what it saves; the interval. After the checkpoint before the end, and after the end, which Slurm may let pass
+//! (`OverTimeLimit`), the interval alone counts.
 
 use crate::phrase::{duration, percent};
 
@@ -78,8 +79,8 @@ pub fn decide(s: &Situation) -> Decision {
     if !s.now_s.is_finite() {
         return rest("the time is unknown".to_owned());
     }
-    if s.final_line_taken {
-        return rest("the checkpoint before the walltime end has been taken".to_owned());
+    if s.final_line_taken || s.end_s.is_some_and(|end_s| s.now_s >= end_s) {
+        return periodic(s);
     }
     let checkpoint_s = finite_or(s.checkpoint_s, 0.0);
     let latest_s =

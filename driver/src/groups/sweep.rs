@@ -83,7 +83,9 @@ impl Groups<'_> {
         let not_before_s = g.not_before_s;
         match decision.action {
             Action::Checkpoint(Why::BeforeEnd) if self.end_has_moved(now_s, true) => now_s,
-            Action::Rest if self.limit.is_over(now_s) && self.end_has_moved(now_s, false) => now_s,
+            Action::Wait { .. } | Action::Rest if self.limit.is_over(now_s) && self.end_has_moved(now_s, false) => {
+                now_s
+            }
             Action::Checkpoint(Why::BeforeEnd) => {
                 self.all.iter_mut().for_each(|g| g.final_line_taken = true);
                 let then = if self.setup.requeue_at_end { Then::BeforeEnd } else { Then::Stay };

@@ -24,6 +24,8 @@ pub(super) struct Limits {
     pub whole: Duration,
     /// For files that stand still and are held open.
     pub held: Duration,
+    /// Until the program is asked again, if nothing is new yet; each time twice as long.
+    pub again: Duration,
 }
 
 /// What is known of files before a program is asked.
@@ -75,10 +77,10 @@ pub(super) fn wait(
     files: &Files,
     announced: &Announced,
     before: &Before,
-    writers: &Ask,
+    (writers, ask_again): (&Ask, &dyn Fn()),
     limit: Limits,
 ) -> Result<Finished, NotFinished> {
-    let begun = Instant::now();
+    let (begun, mut again) = (Instant::now(), limit.again);
     let (mut last, mut since) = (States::new(), Instant::now());
     let mut asked = Instant::now();
     let mut pause = LOOK;
@@ -110,6 +112,9 @@ pub(super) fn wait(
                 return Err(NotFinished::Missing(missing));
             }
             (asked, pause) = (Instant::now(), (pause * 2).min(LONGEST_LOOK));
+        } else if !is_new && begun.elapsed() > again && again < limit.whole {
+            again = begun.elapsed() + again * 2;
+            ask_again();
         } else if begun.elapsed() > limit.whole {
             return Err(if is_new { NotFinished::Changing } else { NotFinished::Missing(files.patterns.clone()) });
         }
