@@ -156,6 +156,8 @@ struct Process {
     pid_namespace: Option<PathBuf>,
     /// Mount points with a file system in user space.
     fuse: Vec<String>,
+    /// Whether it has an eventfd that is a semaphore.
+    has_tokens: bool,
 }
 
 impl Process {
@@ -184,6 +186,7 @@ impl Process {
             user_namespace: fs::read_link(folder.join("ns/user")).ok(),
             pid_namespace: fs::read_link(folder.join("ns/pid")).ok(),
             fuse: fuse(&text("mountinfo")),
+            has_tokens: peers::refuse_tokens(root, &[pid]).is_err(),
         })
     }
 
@@ -227,6 +230,9 @@ impl Process {
         {
             let Limit { kind, cure, .. } = limits::NESTED;
             found.insert((kind, "a user namespace within the job".to_string(), cure));
+        }
+        if self.has_tokens {
+            found.insert(("eventfd", peers::Tokens.to_string(), "pipes, or semaphores of POSIX"));
         }
         let tracer = self.field("TracerPid");
         if tracer != "0" {

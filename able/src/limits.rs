@@ -110,7 +110,7 @@ pub const TRACED: Limit = limit(
 );
 
 /// All limits, in the order in which CRIU's log is searched for them.
-const ALL: [Limit; 22] = [
+const ALL: [Limit; 23] = [
     limit(
         "mount",
         &["Can't lookup mount"],
@@ -149,6 +149,11 @@ const ALL: [Limit; 22] = [
         "pipe",
         &["packetized mode"],
         "a pipe that keeps writes apart (O_DIRECT) cannot be dumped; use a socket of datagrams (SOCK_SEQPACKET)",
+    ),
+    limit(
+        "connecting",
+        &["in-flight socket"],
+        "a connection was just being made within the job; the next checkpoint tries again",
     ),
     IO_URING,
     AIO,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Length of a netlink header, and of the message of a unix socket before its attributes, bytes (sock_diag(7)).
 const HEADER: usize = 16;
@@ -66,6 +66,32 @@ pub fn refuse_node_ipc(tree: &[i32]) -> Result<(), OfTheNode> {
     };
     Err(OfTheNode(kind))
 }
+
+/// A program has an eventfd that gives out one token at a time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it uses an eventfd as a semaphore (EFD_SEMAPHORE), which CRIU brings back as a counter: a read takes all of it"
+)]
+pub struct Tokens;
+
+/// Refuses a tree of processes with an eventfd that is a semaphore.
+///
+/// # Errors
+/// That there is one.
+pub fn refuse_tokens(root: &Path, tree: &[i32]) -> Result<(), Tokens> {
+    let of = |pid: &i32| {
+        let folder = root.join(pid.to_string());
+        let links = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
+        let events = links.filter(|link| fs::read_link(link.path()).is_ok_and(|to| to == Path::new(EVENTFD)));
+        events.map(|link| folder.join("fdinfo").join(link.file_name())).collect::<Vec<_>>()
+    };
+    let is_set = |line: &str| line.strip_prefix("eventfd-semaphore:").is_some_and(|value| value.trim() == "1");
+    let gives_tokens = |info: PathBuf| fs::read_to_string(info).is_ok_and(|text| text.lines().any(is_set));
+    if tree.iter().flat_map(of).any(gives_tokens) { Err(Tokens) } else { Ok(()) }
+}
+
+/// What the link of an eventfd names.
+const EVENTFD: &str = "anon_inode:[eventfd]";
 
 /// A program has a file that would come back as two.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
