@@ -26,6 +26,10 @@ const ASK_OUT_S: f64 = 30.0;
 
 /// Signal of a job whose script was killed.
 const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+/// How long after the begin of a life of a job a signal may still come that Slurm meant for the life before, s.
+const LATEST_SIGNAL_S: f64 = 75.0;
 
 /// Time between two looks for nodes that are well and still down in Slurm by our doing, s.
 const RESUME_S: f64 = 1.0;
@@ -235,6 +239,17 @@ fn run(open: &OpenRun) -> runs::Run {
     }
 }
 
+fn ended_by(job: &Job, signal: i32) -> bool {
+    job.exit.signal == signal || job.exit.code == 128 + signal
+}
+
+/// Whether a life of a job that had one before was so short that it may have ended by what Slurm meant for that one, and could
+/// not deliver to its node before: no wrapper was there yet to tell them apart.
+fn is_short(job: &Job) -> bool {
+    let lasted_s = job.start_s.zip(job.end_s).map(|(start_s, end_s)| end_s - start_s);
+    job.restarts > 0 && lasted_s.is_some_and(|lasted_s| lasted_s < LATEST_SIGNAL_S)
+}
+
 /// What a job is doing, by Slurm's word at `now_s`.
 fn word(job: &Job, now_s: f64) -> runs::Job {
     let doing = match job.state {
@@ -251,7 +266,7 @@ fn word(job: &Job, now_s: f64) -> runs::Job {
         JobState::Completed => Doing::Completed,
         JobState::Cancelled => Doing::Cancelled,
         JobState::Timeout | JobState::Deadline => Doing::Timeout,
-        JobState::Failed if job.exit.signal == SIGKILL || job.exit.code == 128 + SIGKILL => Doing::Killed,
+        JobState::Failed if ended_by(job, SIGKILL) || ended_by(job, SIGTERM) && is_short(job) => Doing::Killed,
         _ => Doing::Failed,
     };
     runs::Job {
