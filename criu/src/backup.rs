@@ -1,47 +1,70 @@
-//! Copies files that a restore is about to write over, unless they were only added to: another program may have
-//! written to them since the dump.
+//! Copies files that a restore is about to write over, or what was added to them: another program may have written to them
+//! since the dump.
 
 use crate::frozen::{copy_with_holes, is_others_as_it_was};
+use openfiles::by_size::{keep_tail, may_be_shared};
 use openfiles::held::is_lost;
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const BLOCK_BYTES: usize = 1 << 16;
 
 /// Copies each file whose content differs from the archive's to `.NAME.joulepoint-aside-TIME` beside it, where TIME
-/// is its last change, s since the epoch. Files in folders that die with the node are not copied: no other program
+/// is its last change, s since the epoch. Of one that was only added to, what was added is kept in the folder `cut_off`; those to
+/// which other jobs may add are returned, and are to stay as they are. Files in folders that die with the node are not copied: no other program
 /// keeps them.
 ///
 /// # Errors
 /// What the file system says.
-pub fn keep_changed(archive: &Path) -> io::Result<()> {
+pub fn keep_changed(archive: &Path, cut_off: &Path) -> io::Result<BTreeSet<PathBuf>> {
+    let mut shared = BTreeSet::new();
     let mut archive = tar::Archive::new(BufReader::with_capacity(1 << 20, File::open(archive)?));
     for entry in archive.entries()? {
         let mut entry = entry?;
         let target = Path::new("/").join(entry.path()?);
         let (bytes, modified_s) = (entry.size(), entry.header().mtime()?);
         if !is_lost(&target) && !is_others_as_it_was(&target, bytes, modified_s) {
-            unless_added_to(&mut entry, &target).map_err(|e| {
+            let kept = keep(&mut entry, &target, bytes, cut_off).map_err(|e| {
                 let path = target.display();
                 io::Error::new(e.kind(), format!("what {path} holds now cannot be copied beside it: {e}"))
             })?;
+            if matches!(kept, Kept::Added) && may_be_shared(&target) {
+                shared.insert(target);
+            }
         }
     }
-    Ok(())
+    Ok(shared)
 }
 
-/// Copies a file, unless its archived content is still its beginning.
-fn unless_added_to(kept: &mut impl Read, path: &Path) -> io::Result<()> {
+/// What has become of a file since.
+enum Kept {
+    /// It is as it was, or not there.
+    Same,
+    /// It was added to.
+    Added,
+    /// It was written over.
+    Aside,
+}
+
+/// Copies a file whose archived content, of so many `bytes`, is not its beginning any more; else what was added to it.
+fn keep(kept: &mut impl Read, path: &Path, bytes: u64, cut_off: &Path) -> io::Result<Kept> {
     let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path) {
-        Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(libc::ELOOP) => return Ok(()),
+        Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(libc::ELOOP) => return Ok(Kept::Same),
         opened => opened?,
     };
     let found = file.metadata()?;
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    if !found.is_file() || begins_with(&mut file, kept)? {
-        return Ok(());
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(Kept::Same) };
+    if !found.is_file() {
+        return Ok(Kept::Same);
+    }
+    if begins_with(&mut file, kept)? {
+        return match found.len() > bytes {
+            true => keep_tail(&mut file, path, bytes, cut_off).map(|()| Kept::Added),
+            false => Ok(Kept::Same),
+        };
     }
     let aside = format!(".{}.joulepoint-aside-{}.{:09}", name.display(), found.mtime(), found.mtime_nsec());
     let mut copy = tempfile::Builder::new().prefix(&aside).tempfile_in(folder)?;
@@ -49,8 +72,8 @@ fn unless_added_to(kept: &mut impl Read, path: &Path) -> io::Result<()> {
     copy_with_holes(&mut file, copy.as_file_mut())?;
     // Another task of the step may restore the same file: the first copy is the one from before any of them began.
     match copy.persist_noclobber(folder.join(aside)) {
-        Err(e) if e.error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        persisted => Ok(persisted.map(drop)?),
+        Err(e) if e.error.kind() == ErrorKind::AlreadyExists => Ok(Kept::Aside),
+        persisted => Ok(persisted.map(|_| Kept::Aside)?),
     }
 }
 
@@ -94,7 +117,12 @@ mod tests {
                 fs::write(&path, found).unwrap();
             }
             for _again in 0..2 {
-                unless_added_to(&mut kept.as_bytes(), &path).unwrap();
+                let cut_off = tempfile::tempdir().unwrap();
+                let length = kept.len() as u64;
+                let added = matches!(keep(&mut kept.as_bytes(), &path, length, cut_off.path()).unwrap(), Kept::Added);
+                let tails = fs::read_dir(cut_off.path()).unwrap().count();
+                let is_longer = found.is_some_and(|found| found.starts_with(kept) && found.len() > kept.len());
+                assert_eq!((added, tails), (is_longer, usize::from(is_longer)));
             }
             let names = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
             let asides: Vec<_> = names.filter(|p| *p != path).collect();

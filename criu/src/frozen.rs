@@ -11,6 +11,7 @@ use gpu::Suspended;
 use increments::{Stop, Stoppable};
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::AccessFlags;
+use openfiles::by_size::Written;
 use openfiles::held::{self, COMMON, InHand, SHARED_MEMORY, Writing};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,11 +32,16 @@ const OPEN: &str = "open.tar";
 /// Archive of the files that it made in folders that all programs of the node share.
 const LOCAL: &str = "local.tar";
 
+/// Archive of a temporary folder that other jobs of the user may use, too: only what is missing is put back.
+const SHARED: &str = "tmp-shared.tar";
+
 /// Where a program has temporary files, which are lost with its node.
 #[derive(Clone, Debug, Default)]
 pub struct Temporaries {
     /// Its own temporary folder, if it has one.
     pub own: Option<PathBuf>,
+    /// Whether other jobs of its user may have files there, too.
+    pub is_shared: bool,
     /// Files made in `/tmp` after this moment belong to the program; absent if other tasks of its job make files
     /// there too.
     pub since: Option<SystemTime>,
@@ -56,6 +62,9 @@ pub struct Frozen {
     pub pipes: Vec<Pipe>,
     /// Files that were open for writing.
     pub written: Vec<Written>,
+    /// Folders in which its processes worked.
+    #[serde(default)]
+    pub folders: BTreeSet<PathBuf>,
     /// The clocks that count from the node's start; absent in a dump of an earlier version.
     #[serde(default)]
     pub clocks: Option<Clocks>,
@@ -81,18 +90,6 @@ pub struct Pipe {
     /// An incomplete line that was not passed on yet.
     #[serde(default)]
     pub held: Vec<u8>,
-}
-
-/// A file that the program writes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Written {
-    /// Its path.
-    pub path: PathBuf,
-    /// Its size when the program stood still, bytes.
-    pub bytes: u64,
-    /// Whether what is written over within it since stays: it is neither kept whole nor only added to.
-    #[serde(default)]
-    pub stays: bool,
 }
 
 /// Passes on all output of a stopped program; returns the pipes, which are empty then.
@@ -124,14 +121,15 @@ pub fn save(
     let tree = tree(program);
     peers::refuse_outside(&tree).map_err(|e| e.to_string())?;
     peers::refuse_node_ipc(&tree).map_err(|e| e.to_string())?;
+    peers::refuse_tokens(Path::new("/proc"), &tree).map_err(|e| e.to_string())?;
     let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| held::of(*pid)).collect();
     // If the temporary folder contained the run's folder, the archive would contain itself.
     let tmp = temporaries.own.as_deref().filter(|t| is_own_folder(t) && !into.starts_with(t));
-    let is_in_tmp = |f: &InHand| tmp.is_some_and(|t| f.path.starts_with(t));
+    let is_in_tmp = |f: &InHand| !temporaries.is_shared && tmp.is_some_and(|t| f.path.starts_with(t));
     let whole = held::kept_whole(open.iter().filter(|f| !is_in_tmp(f)), overwritten_bytes);
     let written_over = open.iter().filter(|f| f.writing > Writing::Adds && !is_in_tmp(f)).map(|f| f.path.as_path());
     let stay: BTreeSet<&Path> = written_over.filter(|path| !whole.contains(path)).collect();
-    let of = |f: &InHand| Written { path: f.path.clone(), bytes: f.bytes, stays: stay.contains(&*f.path) };
+    let of = |f: &InHand| Written::of(f, whole.contains(&*f.path) || is_in_tmp(f), stay.contains(&*f.path));
     let written: BTreeSet<Written> = open.iter().filter(|f| f.writing > Writing::No).map(of).collect();
     let told = |what: &Path| {
         let what = what.display().to_string();
@@ -143,7 +141,8 @@ pub fn save(
     let shared_memory = Path::new(SHARED_MEMORY);
     pack("shm.tar", &|tar| append_below(tar, shared_memory)).map_err(told(shared_memory))?;
     if let Some(tmp) = tmp {
-        pack("tmp.tar", &|tar| append_below(tar, tmp)).map_err(told(tmp))?;
+        let name = if temporaries.is_shared { SHARED } else { "tmp.tar" };
+        pack(name, &|tar| append_below(tar, tmp)).map_err(told(tmp))?;
     }
     let mut local = Vec::new();
     if let Some(since) = temporaries.since {
@@ -159,8 +158,11 @@ pub fn save(
     let last_pid = sandbox::last_pid().map_err(|e| e.to_string())?;
     let clocks = Some(Clocks::now().map_err(|e| e.to_string())?);
     let own_numbers = !nix::unistd::getuid().is_root();
-    let frozen =
-        Frozen { program, last_pid, pipes, written: written.into_iter().collect(), clocks, own_numbers, local, gpus };
+    let folders = tree.iter().filter_map(|pid| fs::read_link(format!("/proc/{pid}/cwd")).ok());
+    let shared = tmp.filter(|_| temporaries.is_shared).map(Path::to_path_buf);
+    let folders = folders.filter(|path| !held::is_lost(path)).chain(shared).collect();
+    let written = written.into_iter().collect();
+    let frozen = Frozen { program, last_pid, pipes, written, folders, clocks, own_numbers, local, gpus };
     let text = serde_json::to_vec_pretty(&frozen).map_err(|e| e.to_string())?;
     let record = into.join(RECORD);
     fs::write(&record, text).map_err(told(&record))
@@ -176,11 +178,11 @@ pub fn read(from: &Path) -> Result<Frozen, String> {
     read.map_err(|e| format!("{}: {e}", record.display()))
 }
 
-/// Reads the record of a dump and puts back what it saved.
+/// Reads the record of a dump and puts back what it saved. What is cut off of files is kept in a folder.
 ///
 /// # Errors
 /// A sentence naming the file.
-pub fn put_back(from: &Path) -> Result<Frozen, String> {
+pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, String> {
     let frozen = read(from)?;
     // First the folders: open files may lie in them.
     let local = from.join(LOCAL);
@@ -191,29 +193,23 @@ pub fn put_back(from: &Path) -> Result<Frozen, String> {
         // Not fatal: the program may not need them, and the checkpoint stays valid.
         protocol::say!("joulepoint: not all that the program had made in /tmp is back: {reason}");
     }
-    for name in ["shm.tar", "tmp.tar", OPEN] {
+    for name in ["shm.tar", "tmp.tar", SHARED, OPEN] {
         let path = from.join(name);
         if is_there(&path).map_err(|e| unseen(&path, e))? {
-            let others = if name == OPEN { backup::keep_changed(&path) } else { Ok(()) };
-            others.and_then(|()| unpack(&path)).map_err(|e| unseen(&path, e))?;
+            let others = if name == OPEN { backup::keep_changed(&path, cut_off) } else { Ok(BTreeSet::new()) };
+            let stays = |target: &Path, shared: &BTreeSet<PathBuf>| {
+                shared.contains(target) || name == SHARED && fs::symlink_metadata(target).is_ok()
+            };
+            let back = others.and_then(|shared| unpack(&path, &|target| stays(target, &shared)));
+            back.map_err(|e| unseen(&path, e))?;
         }
     }
-    frozen.written.iter().try_for_each(go_back)?;
+    for file in &frozen.written {
+        if let Some(remark) = file.go_back(cut_off).map_err(|e| e.to_string())? {
+            protocol::say!("joulepoint: {remark}");
+        }
+    }
     Ok(frozen)
-}
-
-/// Cuts a file to the size that it had at the dump.
-fn go_back(file: &Written) -> Result<(), String> {
-    let path = file.path.display();
-    let bytes = fs::symlink_metadata(&file.path).map_err(|e| format!("{path}: {e}"))?.len();
-    if bytes < file.bytes {
-        return Err(format!("{path} had {} bytes at the checkpoint and has {bytes} now", file.bytes));
-    }
-    if bytes > file.bytes {
-        let open = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(&file.path);
-        open.and_then(|f| f.set_len(file.bytes)).map_err(|e| format!("{path}: {e}"))?;
-    }
-    Ok(())
 }
 
 /// Whether a folder is the user's alone, not one that all programs of a node share.
@@ -353,7 +349,8 @@ fn first_hole(file: &File) -> io::Result<u64> {
     }
 }
 
-fn unpack(path: &Path) -> io::Result<()> {
+/// Brings the files of an archive back, but those that stay as they are.
+fn unpack(path: &Path, stays: &dyn Fn(&Path) -> bool) -> io::Result<()> {
     let mut archive = tar::Archive::new(io::BufReader::with_capacity(1 << 20, File::open(path)?));
     archive.set_preserve_permissions(true);
     archive.set_preserve_mtime(true);
@@ -361,7 +358,7 @@ fn unpack(path: &Path) -> io::Result<()> {
     for entry in archive.entries()? {
         let mut entry = entry?;
         let target = Path::new("/").join(entry.path()?);
-        if is_others_as_it_was(&target, entry.size(), entry.header().mtime()?) {
+        if stays(&target) || is_others_as_it_was(&target, entry.size(), entry.header().mtime()?) {
             continue;
         }
         if !(entry.header().entry_type().is_dir() && target.is_dir()) {
@@ -461,20 +458,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_goes_back_to_its_size_but_never_grows() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log");
-        fs::write(&path, "kept and lost").unwrap();
-        go_back(&Written { path: path.clone(), bytes: 4, stays: false }).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
-        assert!(go_back(&Written { path: path.clone(), bytes: 9, stays: false }).unwrap_err().contains("has 4 now"));
-        let link = dir.path().join("link");
-        std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(go_back(&Written { path: link, bytes: 1, stays: false }).is_err());
-        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
-    }
-
-    #[test]
     fn packed_files_come_back_where_they_were() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, tar) = (dir.path().join("data/below"), dir.path().join("x.tar"));
@@ -484,10 +467,10 @@ mod tests {
         make_fifo(&folder.join("f"), 0o600).unwrap();
         pack(Stop::default().create(&tar).unwrap(), &|t| append_below(t, &dir.path().join("data"))).unwrap();
         fs::remove_dir_all(dir.path().join("data")).unwrap();
-        unpack(&tar).unwrap();
+        unpack(&tar, &|_| false).unwrap();
         let number = fs::metadata(folder.join("a")).unwrap().ino();
         fs::write(folder.join("a"), "after it, and longer").unwrap();
-        unpack(&tar).unwrap();
+        unpack(&tar, &|_| false).unwrap();
         assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "before");
         assert_eq!(fs::metadata(folder.join("a")).unwrap().ino(), number, "other names of it lead to it");
         let own = folder.join("a");
@@ -524,7 +507,7 @@ mod tests {
         });
         let grown_bytes = fs::metadata(&log).unwrap().len();
         fs::remove_file(&after).unwrap();
-        unpack(&tar).unwrap();
+        unpack(&tar, &|_| false).unwrap();
         assert!(fs::metadata(&log).unwrap().len() <= grown_bytes);
         assert_eq!(fs::read_to_string(&after).unwrap(), "after it", "the archive is whole");
     }
@@ -538,7 +521,7 @@ mod tests {
         assert!(fs::metadata(&tar).unwrap().len() < 1 << 20, "holes are not packed");
         let number = fs::metadata(&path).unwrap().ino();
         fs::write(&path, "new").unwrap();
-        unpack(&tar).unwrap();
+        unpack(&tar, &|_| false).unwrap();
         let back = fs::metadata(&path).unwrap();
         assert_eq!((back.ino(), back.len()), (number, 64 << 20));
         assert!(fs::read(&path).unwrap().iter().all(|byte| *byte == 0));

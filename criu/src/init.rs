@@ -24,6 +24,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use openfiles::by_size::is_of_job;
 use orders::Asker;
 use program::NotBack;
 use std::collections::BTreeMap;
@@ -187,6 +188,8 @@ impl Init<'_> {
             line: None,
             relays,
             temporaries: Temporaries {
+                is_shared: tmp.is_none()
+                    && std::env::var_os("TMPDIR").is_some_and(|named| !is_of_job(Path::new(&named))),
                 own: tmp.map(PathBuf::from).or_else(|| std::env::var_os("TMPDIR").map(PathBuf::from)),
                 // Tasks of a step share `/tmp`, so their files there cannot be told apart.
                 since: task.member.is_none().then(SystemTime::now),

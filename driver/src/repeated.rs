@@ -7,21 +7,31 @@ pub struct Repeated {
     pub names: Vec<String>,
     /// How many there are.
     pub count: usize,
+    /// Whether there was too much to look at all of it.
+    pub is_partial: bool,
 }
 
 impl Repeated {
     /// One line for the user of a run that goes on from a checkpoint, or else begins anew; none if there is nothing.
     pub fn line(&self, goes_on: bool) -> Option<String> {
-        let more = self.count.saturating_sub(self.names.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let names = self.names.join(", ");
-        (self.count > 0).then(|| match goes_on {
+        if self.count == 0 && !self.is_partial {
+            return None;
+        }
+        let names = match (self.count, self.count.saturating_sub(self.names.len())) {
+            (0, _) => "nothing that was found".to_string(),
+            (_, 0) => self.names.join(", "),
+            (_, more) => format!("{} and {more} more", self.names.join(", ")),
+        };
+        let partial = if self.is_partial { " (there are too many files to look at all of them)" } else { "" };
+        Some(match goes_on {
             true => format!(
-                "changed since that checkpoint, which is not undone: {names}{more}; what the program did to them it does \
-                 again (other files that it holds open, and those in $TMPDIR, go back with it)"
+                "changed since that checkpoint, which is not undone: {names}{partial}; what the program did to files it \
+                 does again, and what it took from them (a queue, a counter) may be left out: check the result (other \
+                 files that it holds open, and those in a $TMPDIR of its own, go back with it)"
             ),
             false => format!(
-                "changed in its folder since it first began: {names}{more}; what the script has done to them it does again"
+                "changed in its folder since it first began: {names}{partial}; what the script has done to them it does \
+                 again"
             ),
         })
     }

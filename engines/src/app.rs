@@ -238,14 +238,10 @@ impl Engine for App {
         thread::spawn(move || {
             let begun = Instant::now();
             let again = AGAIN.max(Duration::from_millis(slowest_ms.load(Ordering::SeqCst)) * AGAIN_TIMES);
-            let ask_again = || match &signal {
-                Some((number, ask)) => {
-                    tracing::warn!(
-                        "the program has not written the checkpoint that it was asked for; it is asked again"
-                    );
-                    ask(*number).unwrap_or_else(|why| tracing::warn!(why, "the program is not asked again"));
-                }
-                None => {}
+            let ask_again = || {
+                let Some((number, ask)) = &signal else { return };
+                tracing::warn!("the program has not written the checkpoint that it was asked for; it is asked again");
+                ask(*number).unwrap_or_else(|why| tracing::warn!(why, "the program is not asked again"));
             };
             let made = || -> Result<Saved, String> {
                 let before = match &signal {

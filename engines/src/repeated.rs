@@ -3,6 +3,7 @@
 use ::criu::frozen;
 
 use job::changed::Look;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Where a run goes on from, and what in it is no work that is done again.
@@ -22,10 +23,12 @@ impl From {
     /// What is in the job's `folder` and was changed after a checkpoint, but for what that puts back, the job's own output
     /// and the folder of the run.
     pub fn look(self, folder: &Path) -> Look {
-        let written = |program: &PathBuf| frozen::read(program).map(|frozen| frozen.written).unwrap_or_default();
-        let put_back = self.frozen.iter().flat_map(written).filter(|file| !file.stays).map(|file| file.path);
-        let own = self.outputs.iter().cloned().chain(put_back).collect();
-        Look { folder: folder.to_path_buf(), since_s: self.since_s, run: self.run, own }
+        let (mut own, mut others): (BTreeSet<PathBuf>, _) = (self.outputs.iter().cloned().collect(), BTreeSet::new());
+        for frozen in self.frozen.iter().filter_map(|program| frozen::read(program).ok()) {
+            own.extend(frozen.written.into_iter().filter(|file| !file.stays).map(|file| file.path));
+            others.extend(frozen.folders);
+        }
+        Look { folder: folder.to_path_buf(), others, since_s: self.since_s, run: self.run, own }
     }
 }
 

@@ -21,6 +21,8 @@ const MOST_TOLD: usize = 5;
 pub struct Look {
     /// The job's folder.
     pub folder: PathBuf,
+    /// Other folders in which its programs worked.
+    pub others: BTreeSet<PathBuf>,
     /// From when on, s since the epoch.
     pub since_s: f64,
     /// The folder of the run, which does not count.
@@ -34,24 +36,37 @@ impl Look {
     pub fn within_limit(self) -> Repeated {
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || drop(sender.send(self.now())));
-        receiver.recv_timeout(2 * LONGEST_LOOK).unwrap_or_default()
+        let unseen = Repeated { is_partial: true, ..Repeated::default() };
+        receiver.recv_timeout(2 * LONGEST_LOOK).unwrap_or(unseen)
     }
 
     /// What is found.
     pub fn now(mut self) -> Repeated {
         self.own.extend([1, 2].iter().filter_map(|fd| fs::read_link(format!("/proc/self/fd/{fd}")).ok()));
         let (until, mut looked_at) = (Instant::now() + LONGEST_LOOK, 0);
-        let (mut folders, mut found) = (vec![self.folder.clone()], Repeated::default());
-        let Ok(device) = fs::metadata(&self.folder).map(|m| m.dev()) else { return found };
-        while let Some(next) = folders.pop() {
+        let device = |path: &PathBuf| fs::metadata(path).ok().map(|m| m.dev());
+        // Of folders within each other the outer one is enough, and of those around the job's only that is the job's.
+        let is_within = |path: &PathBuf, of: &PathBuf| path != of && path.starts_with(of);
+        let is_own = |path: &&PathBuf| {
+            !self.folder.starts_with(path)
+                && ![&self.folder].into_iter().chain(&self.others).any(|of| is_within(path, of))
+        };
+        let places = [&self.folder].into_iter().chain(self.others.iter().filter(is_own));
+        let mut folders: Vec<(PathBuf, u64)> = places.filter_map(|path| Some((path.clone(), device(path)?))).collect();
+        let mut found = Repeated::default();
+        // The job's own first.
+        folders.reverse();
+        while let Some((next, device)) = folders.pop() {
             for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
                 let path = entry.path();
                 looked_at += 1;
                 if looked_at > MOST_LOOKED_AT || Instant::now() > until {
+                    found.is_partial = true;
                     return found;
                 }
                 let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-                if self.own.contains(&path) || self.run.starts_with(&path) || metadata.dev() != device {
+                let is_ours = entry.file_name().to_string_lossy().contains(".joulepoint-aside-");
+                if is_ours || self.own.contains(&path) || self.run.starts_with(&path) || metadata.dev() != device {
                     continue;
                 }
                 // A folder changes with what is made, renamed and removed in it, a file also with its content.
@@ -67,7 +82,7 @@ impl Look {
                     }
                 }
                 if metadata.is_dir() {
-                    folders.push(path);
+                    folders.push((path, device));
                 }
             }
         }

@@ -1,9 +1,10 @@
 //! Says which processes of this node may still write to a file: they have it open for that, or map it; and which files a process
-//! holds ([`held`]).
+//! holds ([`held`]); and takes files back to a size ([`by_size`]).
 //!
 //! All of it is read from `/proc`; no path of a user is opened, and no server of a network file system is asked. A file is
 //! known by its inode and the type of its file system, which all nodes that share it see alike.
 
+pub mod by_size;
 mod descriptors;
 pub mod held;
 mod maps;

@@ -284,6 +284,15 @@ open(\"result\", \"w\").write(str(n + 1))'"),
 with open(\"out.tmp\", \"wb\") as f:
     for i in range(45): f.write(bytes([i]) * 1000000); time.sleep(0.15)
 '; mv out.tmp out.dat; for i in $(seq 40); do sleep 0.2; done; sha256sum < out.dat > result"),
+    program("a large log that is rotated", &["python3"], "python3 -c 'import os, time
+for k in range(6):
+    f = open(\"log\", \"ab\", 0); f.write(bytes([48 + k]) * (20 << 20))
+    for i in range(10): time.sleep(0.2); f.write(b\"x%d\" % i)
+    f.close(); os.rename(\"log\", \"log.%d\" % k)'; sha256sum log.? > result"),
+    program("an eventfd as a semaphore", &["python3"], "python3 -c 'import os, time
+e = os.eventfd(60, os.EFD_SEMAPHORE); s = 0
+for i in range(60): s += os.eventfd_read(e); time.sleep(0.2)
+open(\"result\", \"w\").write(str(s))'"),
     program("a queue of files", &[], "mkdir -p queue done; for i in $(seq 40); do echo $i > queue/$i; done
 for f in $(ls queue | sort -n); do sleep 0.3; echo $((f * f)) >> sums; mv queue/$f done/; done; sort -n sums > result"),
     program("a log by >>", &[], "for i in $(seq 60); do echo \"line $i\" >> result; sleep 0.2; done"),
@@ -455,7 +464,7 @@ fn judge(site: &Site, program: &Program, plain: &Job, job: &Job) -> Result<Verdi
     let is_same = read(&job.folder, "result") == read(&plain.folder, "result");
     let anew = told(&["NOT PROTECTED", "begins anew"]);
     let back = told(&["goes on from checkpoint"]);
-    let repeated = told(&["does it again", "does again"]);
+    let repeated = told(&["which is not undone", "does again"]);
     match (is_same, anew, back, repeated) {
         (true, _, Some(_), _) => Ok(Verdict::Same),
         (true, Some(told), None, _) => Ok(Verdict::Anew(told)),

@@ -6,7 +6,7 @@ use suite::programs::{self, PROGRAMS, Program, Verdict, is_here, play};
 use suite::transparent::site;
 
 /// Those of every kind, of what the tests have anyway.
-const SELECTION: [&str; 22] = [
+const SELECTION: [&str; 24] = [
     "a log that is open",
     "python, threads",
     "python, a pool of processes",
@@ -27,6 +27,8 @@ const SELECTION: [&str; 22] = [
     "much in /tmp",
     "a file written over by who stands at its end",
     "a large file that gets its name when it is whole",
+    "a large log that is rotated",
+    "an eventfd as a semaphore",
     "a queue of files",
     "a log by >>",
 ];

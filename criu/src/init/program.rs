@@ -140,7 +140,8 @@ impl Init<'_> {
     }
 
     fn restore_once(&mut self, folder: &Path) -> Result<(), NotBack> {
-        let Frozen { program, last_pid, pipes, local, gpus, .. } = frozen::put_back(folder)?;
+        let Frozen { program, last_pid, pipes, local, gpus, .. } =
+            frozen::put_back(folder, &self.task.run.join("cut-off"))?;
         self.temporaries.local = local;
         let mut ends = Vec::new();
         for (i, pipe) in pipes.iter().enumerate() {
@@ -178,7 +179,7 @@ impl Init<'_> {
         };
         if status != Ended::Code(0) {
             return Err(match status {
-                _ if self.is_unwanted => NotBack::alone("it was ended"),
+                _ if self.is_unwanted => NotBack::alone("the restore was ended from outside"),
                 // Killed by somebody, or for want of memory: the images may be good.
                 Ended::Signal(Signal::SIGKILL) => NotBack::alone("criu was killed"),
                 _ => tool::reason(folder, "restore.log").into(),
@@ -197,7 +198,7 @@ impl Init<'_> {
         }
         let given = work.join().unwrap_or_else(|_| Err(gpu::Error::Refused("the work on them has failed".to_string())));
         given.map_err(|e| match e {
-            _ if self.is_unwanted => NotBack::alone("it was ended"),
+            _ if self.is_unwanted => NotBack::alone("the restore was ended from outside"),
             gpu::Error::Lost(_) => format!("its GPUs: {e}").into(),
             gpu::Error::Refused(_) | gpu::Error::Unanswered(_) => NotBack::alone(&format!("its GPUs: {e}")),
         })
@@ -213,7 +214,7 @@ impl Init<'_> {
             }
             self.wait().map_err(|e| NotBack::alone(&e.to_string()))?;
         }
-        if self.is_unwanted { Err(NotBack::alone("it was ended")) } else { Ok(()) }
+        if self.is_unwanted { Err(NotBack::alone("the restore was ended from outside")) } else { Ok(()) }
     }
 
     /// Ends whatever a failed restore has left.
