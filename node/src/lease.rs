@@ -202,6 +202,10 @@ impl Holder {
     fn freeze(&self, of: Incarnation, and_stepds: bool) {
         let find = |lives: &mut Lives| self.all_of_life(lives, of);
         let mut lives = self.lives.lock();
+        // The controller may have answered since this was decided.
+        if !self.kept.lock().lease.is_frozen(of) {
+            return;
+        }
         let pids = find(&mut lives);
         let stopped = lives.stop(of, &pids, find);
         match and_stepds {
@@ -217,6 +221,10 @@ impl Holder {
     fn go_on(&self, of: Incarnation) -> usize {
         self.metering.look();
         let mut lives = self.lives.lock();
+        // The proof may have become too old since.
+        if self.kept.lock().lease.is_frozen(of) {
+            return 0;
+        }
         let processes = self.metering.lock().processes.clone();
         lives.go_on(&processes, of, |pids| self.metering.strays(of.job, pids))
     }

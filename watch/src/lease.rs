@@ -198,6 +198,11 @@ impl Lease {
         self.held.iter().map(|(of, state)| (*of, *state))
     }
 
+    /// Whether a job is to stand still now: an action may be done after another thread has heard a later word.
+    pub fn is_frozen(&self, of: Incarnation) -> bool {
+        matches!(self.held.get(&of), Some(State::Frozen { .. }))
+    }
+
     /// Whether what is protected is frozen for want of proof.
     pub fn is_cut_off(&self, now_s: f64, limits: &Limits) -> bool {
         !self.witnesses.is_empty() && self.proven_s().is_some_and(|at_s| now_s - at_s > limits.freeze_s + self.rest_s())
@@ -254,7 +259,9 @@ mod tests {
         assert_eq!(acts(&mut lease, 15.1), [FREEZE]);
         assert_eq!(acts(&mut lease, 15.3), [FREEZE], "it is kept frozen");
         assert!(lease.is_cut_off(15.3, &LIMITS));
+        assert!(lease.is_frozen(JOB));
         assert_eq!(lease.answered(70.0, word(2, &["a", "b", "c"])), [Action::Thaw(JOB)]);
+        assert!(!lease.is_frozen(JOB), "who freezes it by a look of before has to see that");
         assert!(acts(&mut lease, 71.0).is_empty());
     }
 
