@@ -280,6 +280,23 @@ mod tests {
         assert!(!matches!(together, Err(Outside::Socket(found)) if found == one));
     }
     #[test]
+    fn an_eventfd_that_is_a_semaphore_is_refused_and_a_counter_is_not() {
+        for (value, is_refused) in [("1", true), ("0", false)] {
+            let proc = tempfile::tempdir().unwrap();
+            let of = |name: &str| proc.path().join("7").join(name);
+            ["fd", "fdinfo"].iter().for_each(|name| fs::create_dir_all(of(name)).unwrap());
+            std::os::unix::fs::symlink(EVENTFD, of("fd/4")).unwrap();
+            std::os::unix::fs::symlink("/dev/null", of("fd/5")).unwrap();
+            fs::write(
+                of("fdinfo/4"),
+                format!("pos:\t0\neventfd-count:                6\neventfd-semaphore: {value}\n"),
+            )
+            .unwrap();
+            assert_eq!(refuse_tokens(proc.path(), &[7, 8]).is_err(), is_refused);
+        }
+    }
+
+    #[test]
     fn who_has_used_semaphores_or_queues_of_system_v_is_refused_and_its_neighbour_is_not() {
         let us = std::process::id() as i32;
         let said = |refused: Result<(), OfTheNode>| refused.err().map_or_else(String::new, |e| e.to_string());

@@ -2,78 +2,69 @@
 //! since the dump.
 
 use crate::frozen::{copy_with_holes, is_others_as_it_was};
-use openfiles::by_size::{keep_tail, may_be_shared};
+use openfiles::by_size::{aside, keep_tail, lost};
 use openfiles::held::is_lost;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const BLOCK_BYTES: usize = 1 << 16;
 
 /// Copies each file whose content differs from the archive's to `.NAME.joulepoint-aside-TIME` beside it, where TIME
-/// is its last change, s since the epoch. Of one that was only added to, what was added is kept in the folder `cut_off`; those to
-/// which other jobs may add are returned, and are to stay as they are. Files in folders that die with the node are not copied: no other program
-/// keeps them.
+/// is its last change, s since the epoch. Of one that was only added to, what was added is kept in the folder `cut_off`; where,
+/// is returned. Files in folders that die with the node are not copied: no other program keeps them. Those that are `left` as they
+/// are lose nothing.
 ///
 /// # Errors
 /// What the file system says.
-pub fn keep_changed(archive: &Path, cut_off: &Path) -> io::Result<BTreeSet<PathBuf>> {
-    let mut shared = BTreeSet::new();
+pub fn keep_changed(archive: &Path, cut_off: &Path, left: &BTreeSet<&Path>) -> io::Result<Vec<PathBuf>> {
+    let mut all_kept = Vec::new();
     let mut archive = tar::Archive::new(BufReader::with_capacity(1 << 20, File::open(archive)?));
     for entry in archive.entries()? {
         let mut entry = entry?;
         let target = Path::new("/").join(entry.path()?);
         let (bytes, modified_s) = (entry.size(), entry.header().mtime()?);
-        if !is_lost(&target) && !is_others_as_it_was(&target, bytes, modified_s) {
-            let kept = keep(&mut entry, &target, bytes, cut_off).map_err(|e| {
-                let path = target.display();
-                io::Error::new(e.kind(), format!("what {path} holds now cannot be copied beside it: {e}"))
-            })?;
-            if matches!(kept, Kept::Added) && may_be_shared(&target) {
-                shared.insert(target);
+        if is_lost(&target) || left.contains(&*target) || is_others_as_it_was(&target, bytes, modified_s) {
+            continue;
+        }
+        let has_grown = unless_added_to(&mut entry, &target, bytes).map_err(|e| {
+            let path = target.display();
+            io::Error::new(e.kind(), format!("what {path} holds now cannot be copied beside it: {e}"))
+        })?;
+        if has_grown {
+            match keep_tail(&target, bytes, cut_off) {
+                Ok(kept) => all_kept.push(kept),
+                Err(e) => protocol::say!("joulepoint: {}", lost(&target, &e)),
             }
         }
     }
-    Ok(shared)
+    Ok(all_kept)
 }
 
-/// What has become of a file since.
-enum Kept {
-    /// It is as it was, or not there.
-    Same,
-    /// It was added to.
-    Added,
-    /// It was written over.
-    Aside,
-}
-
-/// Copies a file whose archived content, of so many `bytes`, is not its beginning any more; else what was added to it.
-fn keep(kept: &mut impl Read, path: &Path, bytes: u64, cut_off: &Path) -> io::Result<Kept> {
+/// Copies a file, unless its archived content, of so many `bytes`, is still its beginning; whether more follows then.
+fn unless_added_to(kept: &mut impl Read, path: &Path, bytes: u64) -> io::Result<bool> {
     let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path) {
-        Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(libc::ELOOP) => return Ok(Kept::Same),
+        Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(libc::ELOOP) => return Ok(false),
         opened => opened?,
     };
     let found = file.metadata()?;
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(Kept::Same) };
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(false) };
     if !found.is_file() {
-        return Ok(Kept::Same);
+        return Ok(false);
     }
     if begins_with(&mut file, kept)? {
-        return match found.len() > bytes {
-            true => keep_tail(&mut file, path, bytes, cut_off).map(|()| Kept::Added),
-            false => Ok(Kept::Same),
-        };
+        return Ok(found.len() > bytes);
     }
-    let aside = format!(".{}.joulepoint-aside-{}.{:09}", name.display(), found.mtime(), found.mtime_nsec());
+    let aside = aside(&name.to_string_lossy(), &found);
     let mut copy = tempfile::Builder::new().prefix(&aside).tempfile_in(folder)?;
     file.rewind()?;
     copy_with_holes(&mut file, copy.as_file_mut())?;
     // Another task of the step may restore the same file: the first copy is the one from before any of them began.
     match copy.persist_noclobber(folder.join(aside)) {
-        Err(e) if e.error.kind() == ErrorKind::AlreadyExists => Ok(Kept::Aside),
-        persisted => Ok(persisted.map(|_| Kept::Aside)?),
+        Err(e) if e.error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        persisted => Ok(persisted.map(|_| false)?),
     }
 }
 
@@ -117,12 +108,8 @@ mod tests {
                 fs::write(&path, found).unwrap();
             }
             for _again in 0..2 {
-                let cut_off = tempfile::tempdir().unwrap();
-                let length = kept.len() as u64;
-                let added = matches!(keep(&mut kept.as_bytes(), &path, length, cut_off.path()).unwrap(), Kept::Added);
-                let tails = fs::read_dir(cut_off.path()).unwrap().count();
-                let is_longer = found.is_some_and(|found| found.starts_with(kept) && found.len() > kept.len());
-                assert_eq!((added, tails), (is_longer, usize::from(is_longer)));
+                let grown = unless_added_to(&mut kept.as_bytes(), &path, kept.len() as u64).unwrap();
+                assert_eq!(grown, found.is_some_and(|found| found.starts_with(kept) && found.len() > kept.len()));
             }
             let names = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
             let asides: Vec<_> = names.filter(|p| *p != path).collect();

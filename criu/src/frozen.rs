@@ -11,7 +11,7 @@ use gpu::Suspended;
 use increments::{Stop, Stoppable};
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::AccessFlags;
-use openfiles::by_size::Written;
+use openfiles::by_size::{self, Written};
 use openfiles::held::{self, COMMON, InHand, SHARED_MEMORY, Writing};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,8 +129,8 @@ pub fn save(
     let whole = held::kept_whole(open.iter().filter(|f| !is_in_tmp(f)), overwritten_bytes);
     let written_over = open.iter().filter(|f| f.writing > Writing::Adds && !is_in_tmp(f)).map(|f| f.path.as_path());
     let stay: BTreeSet<&Path> = written_over.filter(|path| !whole.contains(path)).collect();
-    let of = |f: &InHand| Written::of(f, whole.contains(&*f.path) || is_in_tmp(f), stay.contains(&*f.path));
-    let written: BTreeSet<Written> = open.iter().filter(|f| f.writing > Writing::No).map(of).collect();
+    let is_whole = |f: &InHand| whole.contains(&*f.path) || tmp.is_some_and(|t| f.path.starts_with(t));
+    let written = by_size::written(&open, &is_whole, &|f| stay.contains(&*f.path));
     let told = |what: &Path| {
         let what = what.display().to_string();
         move |e: io::Error| format!("{what}: {e}")
@@ -141,8 +141,11 @@ pub fn save(
     let shared_memory = Path::new(SHARED_MEMORY);
     pack("shm.tar", &|tar| append_below(tar, shared_memory)).map_err(told(shared_memory))?;
     if let Some(tmp) = tmp {
-        let name = if temporaries.is_shared { SHARED } else { "tmp.tar" };
-        pack(name, &|tar| append_below(tar, tmp)).map_err(told(tmp))?;
+        match temporaries.is_shared {
+            true => pack(SHARED, &|tar| append_newer(tar, tmp, temporaries.since)),
+            false => pack("tmp.tar", &|tar| append_below(tar, tmp)),
+        }
+        .map_err(told(tmp))?;
     }
     let mut local = Vec::new();
     if let Some(since) = temporaries.since {
@@ -161,7 +164,6 @@ pub fn save(
     let folders = tree.iter().filter_map(|pid| fs::read_link(format!("/proc/{pid}/cwd")).ok());
     let shared = tmp.filter(|_| temporaries.is_shared).map(Path::to_path_buf);
     let folders = folders.filter(|path| !held::is_lost(path)).chain(shared).collect();
-    let written = written.into_iter().collect();
     let frozen = Frozen { program, last_pid, pipes, written, folders, clocks, own_numbers, local, gpus };
     let text = serde_json::to_vec_pretty(&frozen).map_err(|e| e.to_string())?;
     let record = into.join(RECORD);
@@ -184,6 +186,8 @@ pub fn read(from: &Path) -> Result<Frozen, String> {
 /// A sentence naming the file.
 pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, String> {
     let frozen = read(from)?;
+    let left = frozen.written.iter().filter(|file| file.is_left()).map(|file| file.path.as_path()).collect();
+    let mut kept = Vec::new();
     // First the folders: open files may lie in them.
     let local = from.join(LOCAL);
     let unseen = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
@@ -196,18 +200,27 @@ pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, String> {
     for name in ["shm.tar", "tmp.tar", SHARED, OPEN] {
         let path = from.join(name);
         if is_there(&path).map_err(|e| unseen(&path, e))? {
-            let others = if name == OPEN { backup::keep_changed(&path, cut_off) } else { Ok(BTreeSet::new()) };
-            let stays = |target: &Path, shared: &BTreeSet<PathBuf>| {
-                shared.contains(target) || name == SHARED && fs::symlink_metadata(target).is_ok()
-            };
-            let back = others.and_then(|shared| unpack(&path, &|target| stays(target, &shared)));
-            back.map_err(|e| unseen(&path, e))?;
+            if name == OPEN {
+                kept = backup::keep_changed(&path, cut_off, &left).map_err(|e| unseen(&path, e))?;
+            }
+            // What other jobs have there stays, too.
+            let stays = |target: &Path| left.contains(target) || name == SHARED && fs::symlink_metadata(target).is_ok();
+            unpack(&path, &stays).map_err(|e| unseen(&path, e))?;
         }
     }
     for file in &frozen.written {
-        if let Some(remark) = file.go_back(cut_off).map_err(|e| e.to_string())? {
-            protocol::say!("joulepoint: {remark}");
-        }
+        let back = file.go_back(cut_off).map_err(|e| e.to_string())?;
+        kept.extend(back.kept);
+        back.remark.iter().for_each(|remark| protocol::say!("joulepoint: {remark}"));
+    }
+    if !kept.is_empty() {
+        let names: Vec<_> = kept.iter().filter_map(|path| path.file_name()).map(|n| n.to_string_lossy()).collect();
+        protocol::say!(
+            "joulepoint: what was added to files since the checkpoint is cut off, as the program adds its own again; it is kept \
+             in {}: {}",
+            cut_off.display(),
+            names.join(", ")
+        );
     }
     Ok(frozen)
 }
@@ -265,6 +278,20 @@ fn append_below(tar: &mut Archive, folder: &Path) -> io::Result<()> {
             append_below(tar, &entry.path())?;
         } else if kind.is_file() || kind.is_symlink() || kind.is_fifo() {
             append(tar, &entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds the files below a folder that were changed since a moment; other programs may work there.
+fn append_newer(tar: &mut Archive, folder: &Path, since: Option<SystemTime>) -> io::Result<()> {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, Ok(found)) = (entry.path(), entry.metadata()) else { continue };
+        let is_newer = || since.is_none_or(|since| found.modified().is_ok_and(|at| at >= since));
+        if found.is_dir() {
+            append_newer(tar, &path, since)?;
+        } else if (found.is_file() || found.is_symlink()) && is_newer() {
+            append_padded(tar, &path)?;
         }
     }
     Ok(())

@@ -198,7 +198,7 @@ impl Relay {
             let path = fs::read_link(format!("/proc/self/fd/{}", self.to.as_raw_fd()))?;
             if by_size::may_be_shared(&path) {
                 self.late.extend(format!("joulepoint: {}\n", by_size::shared(&path)).into_bytes());
-                return Ok(());
+                return io::Seek::seek(&mut self.to, io::SeekFrom::End(0)).map(drop);
             }
             let (ends_line, ours) = self.ours_after(bytes).unwrap_or_default();
             self.to.set_len(bytes)?;

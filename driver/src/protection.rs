@@ -155,12 +155,14 @@ impl Guard {
         self.event()
     }
 
-    /// The run, or a group of it, goes back to a line, or to the beginning; `again_s` is the work that is done again, s.
+    /// The run, or a group of it, goes back to a line, or to the beginning, from where steps that have ended are not run again if
+    /// it `keeps_steps`; `again_s` is the work that is done again, s.
     pub fn goes_back(
         &mut self,
         now_s: f64,
         group: Option<usize>,
         line: Option<&Manifest>,
+        keeps_steps: bool,
         again_s: Option<f64>,
     ) -> Option<Event> {
         let whose = group.map_or_else(String::new, |group| format!("group {group}: "));
@@ -178,9 +180,11 @@ impl Guard {
             }
             None => {
                 let files = "files that it made or changed before stay as they are";
-                protocol::say!(
-                    "joulepoint: {whose}begins anew, since there is no checkpoint to go on from{again}; {files}"
-                );
+                let from = match keeps_steps {
+                    true => "begins again without its steps that have ended: no checkpoint is needed for more",
+                    false => "begins anew, since there is no checkpoint to go on from",
+                };
+                protocol::say!("joulepoint: {whose}{from}{again}; {files}");
                 self.have.remove(&group.unwrap_or(0));
                 if self.protection.state != ProtectionState::NotProtected {
                     self.protection.state = ProtectionState::Unproven;
@@ -498,11 +502,11 @@ mod tests {
     fn a_line_that_is_gone_on_from_protects() {
         let mut guard = guard(true, 1);
         let line = Manifest { number: 7, begun_s: 1e9, ..Manifest::default() };
-        assert!(guard.goes_back(400.0, None, Some(&line), Some(240.0)).is_some());
-        assert!(guard.goes_back(400.0, None, Some(&line), None).is_none());
+        assert!(guard.goes_back(400.0, None, Some(&line), false, Some(240.0)).is_some());
+        assert!(guard.goes_back(400.0, None, Some(&line), false, None).is_none());
         assert_eq!(guard.protection.state, ProtectionState::Protected);
         // All of them are damaged.
-        assert!(guard.goes_back(400.0, None, None, Some(240.0)).is_some());
+        assert!(guard.goes_back(400.0, None, None, false, Some(240.0)).is_some());
         assert_eq!(guard.protection.state, ProtectionState::Unproven);
     }
 }

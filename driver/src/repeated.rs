@@ -17,12 +17,13 @@ impl Repeated {
         if self.count == 0 && !self.is_partial {
             return None;
         }
+        let partial = "not all files could be looked at";
         let names = match (self.count, self.count.saturating_sub(self.names.len())) {
-            (0, _) => "nothing that was found".to_string(),
+            (0, _) => return Some(format!("no change of files since then was found, but {partial}")),
             (_, 0) => self.names.join(", "),
             (_, more) => format!("{} and {more} more", self.names.join(", ")),
         };
-        let partial = if self.is_partial { " (there are too many files to look at all of them)" } else { "" };
+        let partial = if self.is_partial { format!(" ({partial})") } else { String::new() };
         Some(match goes_on {
             true => format!(
                 "changed since that checkpoint, which is not undone: {names}{partial}; what the program did to files it \

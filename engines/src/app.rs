@@ -34,10 +34,12 @@ const SEEN_HELD: Duration = Duration::from_secs(5);
 /// How long the driver waits for files that come back and do not get on.
 const STALLED: Duration = Duration::from_secs(120);
 
-/// How long a program that has done nothing yet is not asked again: at least so long, or so many times what its slowest
-/// checkpoint has taken.
-const AGAIN: Duration = Duration::from_secs(10);
-const AGAIN_TIMES: u32 = 5;
+/// How long a program that has done nothing yet is not asked again: at least so long, and five times what its slowest checkpoint
+/// has taken.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// A second one of these may mean that the program is to end at once.
+const NEVER_AGAIN: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
 /// How often files are copied again that have changed meanwhile.
 const TRIES: u32 = 5;
@@ -72,6 +74,7 @@ pub struct App {
     heard: Arc<AtomicU64>,
     /// What the slowest checkpoint that the program was asked for has taken, ms.
     slowest_ms: Arc<AtomicU64>,
+    again: Duration,
     /// Brings files back, which may hang.
     worker: Worker,
     /// What was there before the run, if nothing newer than a line may be.
@@ -100,6 +103,7 @@ impl App {
             taken: Arc::default(),
             heard: Arc::default(),
             slowest_ms: Arc::default(),
+            again: AGAIN,
             worker: Worker::start(),
             found: None,
         }
@@ -234,10 +238,16 @@ impl Engine for App {
         let one = self.tries.begin();
         let (files, post, announced) = (self.files.clone(), self.post.clone(), self.announced.clone());
         let (signal, writers, limit) = (self.signal.clone(), self.writers.clone(), self.limit);
-        let (heard, checkpoints, slowest_ms) = (self.heard.clone(), self.checkpoints.clone(), self.slowest_ms.clone());
+        let (heard, checkpoints) = (self.heard.clone(), self.checkpoints.clone());
+        let (slowest_ms, shortest) = (self.slowest_ms.clone(), self.again);
         thread::spawn(move || {
             let begun = Instant::now();
-            let again = AGAIN.max(Duration::from_millis(slowest_ms.load(Ordering::SeqCst)) * AGAIN_TIMES);
+            let again = match &signal {
+                Some((number, _)) if !NEVER_AGAIN.contains(number) => {
+                    shortest.max(Duration::from_millis(slowest_ms.load(Ordering::SeqCst)) * 5)
+                }
+                _ => Duration::MAX,
+            };
             let ask_again = || {
                 let Some((number, ask)) = &signal else { return };
                 tracing::warn!("the program has not written the checkpoint that it was asked for; it is asked again");
@@ -376,6 +386,7 @@ mod tests {
         });
         let (dir, mut app, mut clock, _) = engine(Some(ask));
         *place.lock().unwrap() = dir.path().to_path_buf();
+        app.again = Duration::from_secs(1);
         assert_eq!(taken(dir.path(), &mut app, &mut clock), Ok(vec![("state.cpt".to_string(), 5)]));
     }
 

@@ -134,10 +134,10 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
         (Some(Kind::Veloc), ..) => {
             let setup = veloc::of_script(argv, &me.folder).map_err(io::Error::other)?;
             let files = Files { folder: me.folder.clone(), patterns: Vec::new(), ours: None };
-            let app = App::new(post, checkpoints, files, None, gear.announced.clone());
+            let app = App::new(post.clone(), checkpoints, files, None, gear.announced.clone());
             let app = app.of_job(gear.writers.clone(), app::limit(limit_s));
-            let (run, tasks) = (run.to_path_buf(), me.tasks().map(u64::from));
-            Box::new(Veloc::new(app, gear.announced, veloc::Of { setup, run, tasks, writers: gear.writers }))
+            let of = veloc::Of { setup, run: run.to_path_buf(), writers: gear.writers };
+            Box::new(Veloc::new(app, gear.announced, post, of))
         }
         (Some(Kind::Dmtcp), ..) => {
             let limit = Duration::from_secs_f64(limit_s);

@@ -61,6 +61,12 @@ mod tests {
         }
         let line = since(&job, &from(now_s - 10.0)).line(true).unwrap();
         assert!(line.contains("and 6 more"), "{line}");
+        fs::create_dir(path("elsewhere")).unwrap();
+        fs::write(path("elsewhere/log"), "").unwrap();
+        let mut look = from(now_s - 10.0).look(&job);
+        look.others = [PathBuf::from("/"), dir.path().to_path_buf(), path("elsewhere"), path("job/queue")].into();
+        let found = look.now();
+        assert_eq!(found.count, 12, "the other folder, and nothing twice: {found:?}");
         let outputs = vec![path("job/log")];
         assert_eq!(since(&job, &From { outputs, ..from(now_s - 10.0) }).count, 10, "the output of a step is put back");
     }

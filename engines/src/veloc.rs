@@ -10,19 +10,20 @@ mod versions;
 pub use setup::{LIBRARY, Setup, of_script};
 
 use crate::app::{Announced, App, put_aside};
-use driver::ports::{Engine, Unprepared};
-use host::mail::{Tries, Try, now_s};
+use driver::ports::{Engine, Happening, Unprepared};
+use host::mail::{Post, Tries, Try, now_s};
 use job::writers;
 use protocol::Manifest;
 use run::storage::{gone, read_if_there};
 use run::{Patience, Worker, write_durably};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-use versions::{Key, Looks, Versions, adds_up, look, newest_whole, part, path};
+use versions::{Key, Looks, Ranks, Versions, adds_up, look, newest_whole, part, path};
 
 /// Time between two looks at the persistent folder.
 const WATCH: Duration = Duration::from_secs(1);
@@ -36,6 +37,12 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// File of the run with what was in the persistent folder before the run began.
 const FOUND: &str = "veloc-found";
 
+/// File in the persistent folder that a run holds locked.
+const LOCK: &str = ".joulepoint-lock";
+
+/// How long it is waited for it by a run that goes on.
+const LOCKED: Duration = Duration::from_secs(100);
+
 /// What a scratch folder of ours has behind the program's own, before the name of the run.
 const OURS: &str = ".joulepoint-";
 
@@ -44,7 +51,10 @@ pub struct Veloc {
     /// Copies versions that are whole, and brings them back.
     app: App,
     announced: Announced,
+    post: Post,
     of: Of,
+    /// Held as long as no other run may use the persistent folder.
+    lock: Option<File>,
     watches: Tries,
     worker: Worker,
 }
@@ -56,8 +66,6 @@ pub struct Of {
     pub setup: Setup,
     /// Folder of the run.
     pub run: PathBuf,
-    /// Number of tasks of the job, if Slurm says it.
-    pub tasks: Option<u64>,
     /// Says who may still write to them.
     pub writers: writers::Ask,
 }
@@ -67,8 +75,8 @@ type Found = BTreeMap<String, Looks>;
 
 impl Veloc {
     /// An engine whose `app` takes what is `announced`, and looks for nothing itself.
-    pub fn new(app: App, announced: Announced, of: Of) -> Veloc {
-        Veloc { app, announced, of, watches: Tries::default(), worker: Worker::start() }
+    pub fn new(app: App, announced: Announced, post: Post, of: Of) -> Veloc {
+        Veloc { app, announced, post, of, lock: None, watches: Tries::default(), worker: Worker::start() }
     }
 
     /// Watches the persistent folder from now on; versions that the program has been given are not new.
@@ -80,14 +88,15 @@ impl Veloc {
 
 impl Of {
     fn watch(&self, found: &Found, given: &BTreeMap<String, u64>, announced: &Announced, watch: &Try) {
-        let (mut before, mut told) = (Versions::new(), None);
+        let (mut before, mut told, mut ranks) = (Versions::new(), None, Ranks::default());
         while watch.is_current() {
             let begun = Instant::now();
             let now = self.look(found).unwrap_or_else(|e| {
                 tracing::warn!(%e, path = %self.setup.persistent.display(), "VELOC's folder cannot be read");
                 before.clone()
             });
-            let whole: Versions = newest_whole(&now, self.tasks)
+            ranks.learn(&now);
+            let whole: Versions = newest_whole(&now, &ranks)
                 .into_iter()
                 .filter_map(|key| Some((key.clone(), now.get(key)?.clone())))
                 .collect();
@@ -201,6 +210,29 @@ impl Of {
         }
     }
 
+    /// Keeps other runs from the persistent folder: they would set each other's checkpoints aside. None if one has it.
+    fn lock(&self, patience: Duration) -> Result<Option<File>, Unprepared> {
+        let folder = &self.setup.persistent;
+        let made =
+            fs::create_dir(folder).or_else(|e| if e.kind() == ErrorKind::AlreadyExists { Ok(()) } else { Err(e) });
+        let opened = made.and_then(|()| {
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.join(LOCK))
+        });
+        let (file, until) = (opened.map_err(|e| self.unread(&e))?, Instant::now() + patience);
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(WATCH),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                // Where there are no locks nobody can tell.
+                Err(TryLockError::Error(e)) => {
+                    tracing::warn!(%e, path = %folder.display(), "the folder cannot be locked");
+                    return Ok(Some(file));
+                }
+            }
+        }
+    }
+
     /// Makes the folders what a program that starts from a checkpoint is to find; and what was there before the run, and
     /// whether the program has been started before.
     fn make_ready(&self, from: Option<&Manifest>) -> Result<(Found, bool), Unprepared> {
@@ -238,6 +270,22 @@ impl Engine for Veloc {
         self.watches.void();
         let (of, line) = (self.of.clone(), from.cloned());
         let ready = move || of.make_ready(line.as_ref());
+        if self.lock.is_none() {
+            let (of, is_first) = (self.of.clone(), !self.of.run.join(FOUND).exists());
+            // That of a node that has died is held until its server misses it.
+            let patience = if is_first { Duration::ZERO } else { LOCKED };
+            self.lock = self.worker.call("locking VELOC's folder", LIMIT, move || of.lock(patience))??;
+            if self.lock.is_none() {
+                let folder = self.of.setup.persistent.display();
+                let reason =
+                    format!("another run keeps its checkpoints in {folder}; give each job a folder of its own");
+                if !is_first {
+                    return Err(Unprepared::Storage(reason));
+                }
+                self.post.tell(Happening::Hindered(reason));
+                return self.app.prepare(None, interval_s);
+            }
+        }
         let (found, is_first) = self.worker.call("looking at VELOC's folders", LIMIT, ready)??;
         let mut environment = self.app.prepare(from, interval_s)?;
         if let Some((folder, begin)) = self.of.scratch().filter(|_| !is_first) {
@@ -260,7 +308,6 @@ impl Engine for Veloc {
 impl Drop for Veloc {
     fn drop(&mut self) {
         self.watches.void();
-        self.of.clear_scratch();
     }
 }
 
@@ -268,11 +315,11 @@ impl Drop for Veloc {
 mod tests {
     use super::*;
     use crate::app::Files;
-    use driver::ports::{Clock, Happening, Saved};
+    use driver::ports::{Clock, Saved};
     use host::mail::{MailClock, queue};
     use run::Checkpoints;
 
-    /// VELOC's folders, an engine for two ranks over them, and where its news arrive.
+    /// VELOC's folders, an engine over them, and where its news arrive.
     struct Place {
         dir: tempfile::TempDir,
         engine: Veloc,
@@ -288,10 +335,10 @@ mod tests {
         let checkpoints = Checkpoints::open(at("checkpoints"), 2).unwrap();
         let files = Files { folder: at("."), patterns: Vec::new(), ours: None };
         let announced = Announced::default();
-        let app = App::new(post, checkpoints.clone(), files, None, announced.clone());
+        let app = App::new(post.clone(), checkpoints.clone(), files, None, announced.clone());
         let setup = Setup { persistent: at("persistent"), scratch: at("scratch"), checksums: None };
-        let of = Of { setup, run: at("run"), tasks: Some(2), writers: writers::here() };
-        Place { engine: Veloc::new(app, announced, of), dir, clock, checkpoints }
+        let of = Of { setup, run: at("run"), writers: writers::here() };
+        Place { engine: Veloc::new(app, announced, post, of), dir, clock, checkpoints }
     }
 
     impl Place {
@@ -330,22 +377,33 @@ mod tests {
         place.write(0, 100);
         let environment = place.engine.prepare(None, 60.0).unwrap();
         assert!(!environment.iter().any(|(name, _)| name == "VELOC_SCRATCH"), "the first start is the program's own");
-        place.write(0, 200);
-        assert_eq!(place.clock.wait(now_s() + 3.0), None, "a rank is missing");
-        place.write(1, 200);
+        (0..2).for_each(|rank| place.write(rank, 200));
+        place.write(0, 300);
+        assert_eq!(place.clock.wait(now_s() + 3.0), None, "a rank is missing, or a version to compare");
+        place.write(1, 300);
         let manifest = place.appeared();
         assert_eq!(manifest.files.len(), 2, "{manifest:?}");
         place.write(0, 400);
-        fs::write(place.file(1, 200), "torn").unwrap();
+        fs::write(place.file(1, 300), "torn").unwrap();
         let environment = place.engine.prepare(Some(&manifest), 60.0).unwrap();
         let there = |rank, version| place.file(rank, version).exists();
-        assert_eq!([there(0, 100), there(0, 200), there(1, 200), there(0, 400)], [true, true, true, false]);
-        assert!(adds_up(&place.file(1, 200)).unwrap(), "it is as it was");
+        assert_eq!([there(0, 100), there(0, 200), there(1, 300), there(0, 400)], [true, true, true, false]);
+        assert!(adds_up(&place.file(1, 300)).unwrap(), "it is as it was");
         let scratch = environment.iter().find(|(name, _)| name == "VELOC_SCRATCH").expect("another");
         assert!(scratch.1.contains("/scratch.joulepoint-run-"), "{scratch:?}");
         assert_eq!(place.clock.wait(now_s() + 3.0), None, "what is brought back is not new");
         (0..2).for_each(|rank| place.write(rank, 400));
         assert_eq!(place.appeared().files.len(), 2);
+    }
+
+    #[test]
+    fn a_folder_that_another_run_uses_is_left_alone_and_the_user_hears_of_it() {
+        let (mut one, mut other) = (place(), place());
+        other.engine.of.setup.persistent = one.dir.path().join("persistent");
+        one.engine.prepare(None, 60.0).unwrap();
+        other.engine.prepare(None, 60.0).unwrap();
+        let said = other.clock.wait(now_s() + 5.0);
+        assert!(matches!(&said, Some(Happening::Hindered(why)) if why.contains("another run")), "{said:?}");
     }
 
     #[test]

@@ -45,13 +45,12 @@ impl Look {
         self.own.extend([1, 2].iter().filter_map(|fd| fs::read_link(format!("/proc/self/fd/{fd}")).ok()));
         let (until, mut looked_at) = (Instant::now() + LONGEST_LOOK, 0);
         let device = |path: &PathBuf| fs::metadata(path).ok().map(|m| m.dev());
-        // Of folders within each other the outer one is enough, and of those around the job's only that is the job's.
+        // Of folders within each other the outer one is enough; what is around the job's own is too much.
+        let others: Vec<&PathBuf> = self.others.iter().filter(|path| !self.folder.starts_with(path)).collect();
         let is_within = |path: &PathBuf, of: &PathBuf| path != of && path.starts_with(of);
-        let is_own = |path: &&PathBuf| {
-            !self.folder.starts_with(path)
-                && ![&self.folder].into_iter().chain(&self.others).any(|of| is_within(path, of))
-        };
-        let places = [&self.folder].into_iter().chain(self.others.iter().filter(is_own));
+        let is_outer =
+            |path: &&&PathBuf| !path.starts_with(&self.folder) && !others.iter().any(|of| is_within(path, of));
+        let places = [&self.folder].into_iter().chain(others.iter().filter(is_outer).copied());
         let mut folders: Vec<(PathBuf, u64)> = places.filter_map(|path| Some((path.clone(), device(path)?))).collect();
         let mut found = Repeated::default();
         // The job's own first.

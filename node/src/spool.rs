@@ -218,7 +218,7 @@ impl Spool {
         let (first, last) = (seq(batch.records.first()), seq(batch.records.last()));
         match controller.post::<Batch, Delivered>(&format!("/v1/records?uid={uid}"), batch) {
             Ok(Delivered { upto }) if upto >= last => Ok(()),
-            Ok(Delivered { upto }) if over && first > upto + 1 => self.set_aside(
+            Ok(Delivered { upto }) if over && first > upto + 1 && is_old(batch) => self.set_aside(
                 uid,
                 batch,
                 &format!("the controller has lost the records after {upto} that came before"),
@@ -257,6 +257,13 @@ impl Spool {
     fn kept(&self) -> MutexGuard<'_, BTreeMap<u64, Kept>> {
         self.kept.lock()
     }
+}
+
+/// How long a store may be away before the copy of it is back that knows the beginning of a run, s.
+const STORE_S: f64 = 86_400.0;
+
+fn is_old(batch: &Batch) -> bool {
+    batch.records.last().is_some_and(|last| now_s() - last.at_s > STORE_S)
 }
 
 /// Why something was not delivered.

@@ -1,17 +1,21 @@
 //! Files that go back by their size: what is noted of one while its program stands still, and how it is taken back.
 //!
-//! Programs rename their logs, and others add to them. So a file is known by its inode and its last bytes, and what is cut off is
-//! kept.
+//! Programs rename their logs, and others add to them. So a file is known by its inode and its last bytes, what is cut off is
+//! kept, and a log of several tasks is left alone.
 
-use crate::held::{InHand, is_lost};
+use crate::held::{InHand, Writing, is_lost};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// How many bytes before its end a file is known by.
 const END_BYTES: u64 = 64;
+
+/// Most that is kept of what is cut off one file, bytes.
+pub const MOST_KEPT_BYTES: u64 = 64 << 20;
 
 /// A file that the program writes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -23,6 +27,9 @@ pub struct Written {
     /// Whether what is written over within it since stays: it is neither kept whole nor only added to.
     #[serde(default)]
     pub stays: bool,
+    /// Whether nobody can do anything but add to it: CRIU restores no other descriptor on a file of another size.
+    #[serde(default)]
+    pub only_adds: bool,
     /// By what it is known again; absent if its content is kept, or in a checkpoint of an earlier version.
     #[serde(default)]
     pub known_by: Option<KnownBy>,
@@ -62,80 +69,128 @@ pub enum NotBack {
     Gone(PathBuf),
 }
 
+/// What has become of a file that is back.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Back {
+    /// What its user is to know.
+    pub remark: Option<String>,
+    /// Where what was cut off is kept.
+    pub kept: Option<PathBuf>,
+}
+
+/// The files that a stopped program writes. Of those that are `whole` the content is kept; of those that `stay` what is written over
+/// stays.
+pub fn written(
+    open: &BTreeSet<InHand>,
+    whole: &dyn Fn(&InHand) -> bool,
+    stay: &dyn Fn(&InHand) -> bool,
+) -> Vec<Written> {
+    let does_more = |file: &&InHand| file.writing != Writing::Adds || file.reads;
+    let more: BTreeSet<&Path> = open.iter().filter(does_more).map(|file| file.path.as_path()).collect();
+    let of = |file: &InHand| {
+        let (is_whole, stays) = (whole(file), stay(file));
+        let known_by = if is_whole { None } else { KnownBy::of(&file.path, file.bytes, stays) };
+        let only_adds = !more.contains(file.path.as_path());
+        Written { path: file.path.clone(), bytes: file.bytes, stays, only_adds, known_by }
+    };
+    let all: BTreeSet<Written> = open.iter().filter(|file| file.writing > Writing::No).map(of).collect();
+    all.into_iter().collect()
+}
+
+impl KnownBy {
+    fn of(path: &Path, bytes: u64, may_be_written_over: bool) -> Option<KnownBy> {
+        let inode = fs::symlink_metadata(path).ok()?.ino();
+        let end = if may_be_written_over { None } else { end(path, bytes).ok() };
+        Some(KnownBy { inode, end: end.unwrap_or_default() })
+    }
+}
+
 impl Written {
-    /// What is to be noted of a file that a stopped program has in hand; its content is kept if it `is_whole`.
-    pub fn of(file: &InHand, is_whole: bool, stays: bool) -> Written {
-        let known_by = || {
-            let inode = fs::symlink_metadata(&file.path).ok()?.ino();
-            let end = if stays { None } else { end(&file.path, file.bytes).ok() };
-            Some(KnownBy { inode, end: end.unwrap_or_default() })
-        };
-        let known_by = if is_whole { None } else { known_by() };
-        Written { path: file.path.clone(), bytes: file.bytes, stays, known_by }
+    /// Whether it is left as it is, with what others have added, since other tasks of an array may add to it.
+    pub fn is_left(&self) -> bool {
+        self.only_adds && may_be_shared(&self.path) && self.path.exists()
     }
 
-    /// Takes the file back to its name and size. What is cut off is kept in a folder. A file to which other jobs may add is
-    /// not cut. Returns what the user is to know of it.
+    /// Takes the file back to its name and size. What is cut off is kept in the folder `cut_off`, up to [`MOST_KEPT_BYTES`].
     ///
     /// # Errors
-    /// Why it does not go back: nothing is cut then.
-    pub fn go_back(&self, cut_off: &Path) -> Result<Option<String>, NotBack> {
+    /// Why it does not go back.
+    pub fn go_back(&self, cut_off: &Path) -> Result<Back, NotBack> {
         let path = &self.path;
         let at = |source| NotBack::Storage { path: path.clone(), source };
-        let mut remark = self.name_back()?;
+        if self.is_left() {
+            return Ok(Back { remark: Some(shared(path)), kept: None });
+        }
+        if self.known_by.is_none() && there(path).map_err(at)?.is_some_and(|found| found.len() == self.bytes) {
+            return Ok(Back::default());
+        }
+        // Tasks of a step may take the same file back.
+        // Not every file system has locks.
+        let _one_by_one = lock(cut_off).ok();
+        let mut back = Back { remark: self.name_back()?, kept: None };
         let now = fs::symlink_metadata(path).map_err(at)?.len();
         if now < self.bytes {
             return Err(NotBack::Shorter { path: path.clone(), then: self.bytes, now });
         }
         if now > self.bytes {
-            if !self.stays && may_be_shared(path) {
-                return Ok(Some(shared(path)));
+            if !is_lost(path) {
+                match keep_tail(path, self.bytes, cut_off) {
+                    Ok(kept) => back.kept = Some(kept),
+                    Err(e) => back.remark = Some(lost(path, &e)),
+                }
             }
-            let mut file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .custom_flags(libc::O_NOFOLLOW)
-                .open(path)
-                .or_else(|_| OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path));
-            let file = file.as_mut().map_err(|e| at(io::Error::from(e.kind())))?;
-            if !is_lost(path) && keep_tail(file, path, self.bytes, cut_off).is_err() {
-                remark = Some(format!("what was added to {} since the checkpoint is lost", path.display()));
-            }
+            let file = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path).map_err(at)?;
             file.set_len(self.bytes).map_err(at)?;
         }
-        Ok(remark)
+        Ok(back)
     }
 
     /// Gives the file its name again, if it has another now; one that has its name is set aside.
     fn name_back(&self) -> Result<Option<String>, NotBack> {
-        let (path, Some(known_by)) = (&self.path, &self.known_by) else { return Ok(None) };
-        let is_it = |path: &Path| {
-            fs::symlink_metadata(path).is_ok_and(|m| m.is_file() && m.ino() == known_by.inode && m.len() >= self.bytes)
-                && (known_by.end.is_empty() || end(path, self.bytes).is_ok_and(|end| end == known_by.end))
-        };
-        if is_it(path) {
-            return Ok(None);
-        }
+        let path = &self.path;
         let at = |source| NotBack::Storage { path: path.clone(), source };
-        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-        let mut others = fs::read_dir(folder).map_err(at)?.flatten().map(|entry| entry.path());
-        let Some(now) = others.find(|other| is_it(other)) else {
-            // A file that is written over may have become shorter, and its user hears of that.
-            let is_named_so = self.stays && fs::symlink_metadata(path).is_ok_and(|m| m.ino() == known_by.inode);
-            return if is_named_so { Ok(None) } else { Err(NotBack::Gone(path.clone())) };
+        let (Some(known_by), Some(folder), Some(name)) = (&self.known_by, path.parent(), path.file_name()) else {
+            return Ok(None);
         };
-        // Another task of the step has given it back meanwhile.
-        if now == *path {
+        let found = there(path).map_err(at)?;
+        let is_it = |path: &Path, found: &Metadata| -> io::Result<bool> {
+            let is_long_enough = found.is_file() && found.len() >= self.bytes;
+            Ok(is_long_enough && (known_by.end.is_empty() || end(path, self.bytes)? == known_by.end))
+        };
+        if let Some(found) = found.as_ref().filter(|found| found.ino() == known_by.inode)
+            && (found.len() < self.bytes || is_it(path, found).map_err(at)?)
+        {
             return Ok(None);
         }
-        let mut set_aside = String::new();
-        if let Ok(found) = fs::symlink_metadata(path) {
-            let aside = format!(".{}.joulepoint-aside-{}.{:09}", name.display(), found.mtime(), found.mtime_nsec());
-            fs::rename(path, folder.join(&aside)).map_err(at)?;
-            set_aside = format!("; what had that name since is {aside}");
+        for entry in fs::read_dir(folder).map_err(at)?.flatten().filter(|entry| entry.ino() == known_by.inode) {
+            let other = entry.path();
+            let Some(is) = there(&other).map_err(at)?.filter(|_| other != *path) else { continue };
+            if !is_it(&other, &is).map_err(at)? {
+                continue;
+            }
+            let mut set_aside = String::new();
+            if let Some(found) = &found {
+                let aside = aside(&name.to_string_lossy(), found);
+                fs::rename(path, folder.join(&aside)).map_err(at)?;
+                set_aside = format!("; what had that name since is {aside}");
+            }
+            fs::rename(&other, path).map_err(at)?;
+            let said = format!("{} is {} again, as at the checkpoint{set_aside}", other.display(), path.display());
+            return Ok(Some(said));
         }
-        fs::rename(&now, path).map_err(at)?;
-        Ok(Some(format!("{} is {} again, as at the checkpoint{set_aside}", now.display(), path.display())))
+        // Not every file system gives a file the same number each time.
+        match &found {
+            Some(found) if !known_by.end.is_empty() && is_it(path, found).map_err(at)? => Ok(None),
+            _ => Err(NotBack::Gone(path.clone())),
+        }
+    }
+}
+
+/// A file, if there is one of that name.
+fn there(path: &Path) -> io::Result<Option<Metadata>> {
+    match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
     }
 }
 
@@ -147,58 +202,101 @@ fn end(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     Ok(end)
 }
 
-/// What is said of a file that is not cut.
+/// The name under which a file is set aside in its folder, by its last change.
+pub fn aside(name: &str, found: &Metadata) -> String {
+    format!(".{name}.joulepoint-aside-{}.{:09}", found.mtime(), found.mtime_nsec())
+}
+
+/// What is said of a file that is left as it is.
 pub fn shared(path: &Path) -> String {
     format!(
-        "other tasks of the array may add to {}: what was added since the checkpoint stays, and this one adds its own again; a \
-         file for each task (its name with $SLURM_ARRAY_TASK_ID) has each line once",
+        "other tasks of the array may add to {}: it is left as it is, so this task's lines since the checkpoint stand twice; \
+         give each task a file of its own, with $SLURM_ARRAY_TASK_ID in its name",
         path.display()
     )
 }
 
-/// Whether other tasks of the job's array may add to a file: nothing in its path is this one's number.
+/// What is said of a tail that could not be kept.
+pub fn lost(path: &Path, e: &io::Error) -> String {
+    format!("what was added to {} since the checkpoint could not be kept: {e}", path.display())
+}
+
+/// Whether other tasks of the job's array may add to a file: nothing in its path is this one's number, outside of what
+/// it has in common with the folder from which the job was submitted.
 pub fn may_be_shared(path: &Path) -> bool {
     let of = |name| std::env::var(name).ok();
-    let numbers: Vec<String> = ["SLURM_ARRAY_TASK_ID", "SLURM_JOB_ID"].into_iter().filter_map(of).collect();
-    of("SLURM_ARRAY_TASK_ID").is_some() && !names_one(path, &numbers)
+    let number = |name| of(name)?.parse::<u64>().ok();
+    let Some(task) = number("SLURM_ARRAY_TASK_ID") else { return false };
+    let job = number("SLURM_JOB_ID").filter(|job| number("SLURM_ARRAY_JOB_ID") != Some(*job));
+    let submitted = of("SLURM_SUBMIT_DIR").map(PathBuf::from).unwrap_or_default();
+    let numbers = [Some(task), job].into_iter().flatten().collect::<Vec<_>>();
+    !has_one(&below(path, &submitted), &numbers)
 }
 
-/// Whether a folder is this job's alone, as sites make them: its path has the job's number. Outside of jobs there are no others.
+/// Whether a folder is this job's alone, as sites make them: its path has the job's number, or those of the array and the
+/// task. Outside of jobs there are no others.
 pub fn is_of_job(path: &Path) -> bool {
-    std::env::var("SLURM_JOB_ID").map_or(true, |job| names_one(path, &[job]))
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let Some(job) = number("SLURM_JOB_ID") else { return true };
+    let of_task = || {
+        let both = number("SLURM_ARRAY_JOB_ID").zip(number("SLURM_ARRAY_TASK_ID"));
+        both.is_some_and(|(array, task)| has_one(path, &[array]) && has_one(path, &[task]))
+    };
+    has_one(path, &[job]) || of_task()
 }
 
-fn names_one(path: &Path, numbers: &[String]) -> bool {
+/// A path without the folders that it has in common with another.
+fn below(path: &Path, other: &Path) -> PathBuf {
+    let common = path.components().zip(other.components()).take_while(|(one, other)| one == other).count();
+    path.components().skip(common).collect()
+}
+
+fn has_one(path: &Path, numbers: &[u64]) -> bool {
     let text = path.to_string_lossy();
-    let mut words = text.split(|c: char| !c.is_ascii_digit()).map(|word| word.trim_start_matches('0'));
-    words.any(|word| !word.is_empty() && numbers.iter().any(|number| number.trim_start_matches('0') == word))
+    let words = text.split(|c: char| !c.is_ascii_digit());
+    words.filter_map(|word| word.parse::<u64>().ok()).any(|number| numbers.contains(&number))
 }
 
-/// Copies what comes after so many bytes of a file into a folder of its user's alone.
+/// Keeps others from taking files back until it is dropped.
+fn lock(folder: &Path) -> io::Result<File> {
+    make_private(folder)?;
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.join(".lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn make_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Copies what comes after so many bytes of a file into a folder of its user's alone, up to [`MOST_KEPT_BYTES`]; where it is.
 ///
 /// # Errors
 /// What the file system says.
-pub fn keep_tail(file: &mut File, path: &Path, after: u64, folder: &Path) -> io::Result<()> {
+pub fn keep_tail(path: &Path, after: u64, folder: &Path) -> io::Result<PathBuf> {
+    make_private(folder)?;
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?;
     let name = path.file_name().unwrap_or_default().display();
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let copy = folder.join(format!("{name}-{}.{:09}", found.mtime(), found.mtime_nsec()));
+    let kept = folder.join(format!("{name}-{}-{}.{:09}", found.ino(), found.mtime(), found.mtime_nsec()));
+    let mut copy = tempfile::Builder::new().prefix(".").tempfile_in(folder)?;
     file.seek(SeekFrom::Start(after))?;
-    // Another task of the step may have kept it.
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(copy) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => io::copy(file, &mut made?).map(drop),
+    io::copy(&mut file.take(MOST_KEPT_BYTES), copy.as_file_mut())?;
+    match copy.persist_noclobber(&kept) {
+        // Another task of the step has kept it.
+        Err(e) if e.error.kind() == ErrorKind::AlreadyExists => Ok(kept),
+        persisted => persisted.map(|_| kept).map_err(|e| e.error),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::held::Writing;
 
     fn noted(path: &Path, stays: bool) -> Written {
         let bytes = fs::metadata(path).unwrap().len();
-        Written::of(&InHand { path: path.to_path_buf(), bytes, writing: Writing::Adds }, false, stays)
+        let file = InHand { path: path.to_path_buf(), bytes, writing: Writing::Adds, reads: false };
+        written(&[file].into(), &|_| false, &|_| stays).remove(0)
     }
 
     #[test]
@@ -207,17 +305,17 @@ mod tests {
         let (path, cut_off) = (dir.path().join("log"), dir.path().join("cut-off"));
         fs::write(&path, "kept").unwrap();
         let written = noted(&path, false);
+        assert!(written.only_adds);
         fs::write(&path, "kept and cut").unwrap();
-        assert_eq!(written.go_back(&cut_off).unwrap(), None);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
-        let kept = fs::read_dir(&cut_off).unwrap().next().unwrap().unwrap().path();
-        assert_eq!(fs::read_to_string(kept).unwrap(), " and cut");
-        let longer = Written { bytes: 9, known_by: None, ..written.clone() };
-        assert!(longer.go_back(&cut_off).unwrap_err().to_string().contains("has 4 now"));
+        let back = written.go_back(&cut_off).unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), back.remark), ("kept", None));
+        assert_eq!(fs::read_to_string(back.kept.unwrap()).unwrap(), " and cut");
+        assert_eq!(written.go_back(&cut_off).unwrap(), Back::default());
+        fs::write(&path, "k").unwrap();
+        assert!(written.go_back(&cut_off).unwrap_err().to_string().contains("has 1 now"));
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(Written { path: link, bytes: 1, ..written }.go_back(&cut_off).is_err());
-        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
+        assert!(Written { path: link, bytes: 0, known_by: None, ..written }.go_back(&cut_off).is_err());
     }
 
     #[test]
@@ -231,7 +329,7 @@ mod tests {
             if follows {
                 fs::write(&path, "second, and longer").unwrap();
             }
-            let said = written.go_back(&cut_off).unwrap().unwrap();
+            let said = written.go_back(&cut_off).unwrap().remark.unwrap();
             assert!(said.contains("log.1 is ") && said.contains("aside") == follows, "{said}");
             assert_eq!(fs::read_to_string(&path).unwrap(), "first");
             assert!(!dir.path().join("log.1").exists());
@@ -246,12 +344,50 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_the_number_of_a_task_is_that_tasks_own() {
-        let numbers = ["7".to_string(), "4711".to_string()];
-        for (path, is_own) in
-            [("/w/out.7", true), ("/w/4711/log", true), ("/w/t007.csv", true), ("/w/common17.log", false)]
-        {
-            assert_eq!(names_one(Path::new(path), &numbers), is_own, "{path}");
+    fn tasks_of_a_step_take_one_file_back_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, cut_off) = (dir.path().join("log"), dir.path().join("cut-off"));
+        for _ in 0..20 {
+            fs::write(&path, "first").unwrap();
+            let written = noted(&path, false);
+            fs::rename(&path, dir.path().join("log.1")).unwrap();
+            fs::write(&path, "second").unwrap();
+            std::thread::scope(|all| {
+                let back = || written.go_back(&cut_off);
+                let tasks: Vec<_> = (0..4).map(|_| all.spawn(back)).collect();
+                tasks.into_iter().for_each(|task| drop(task.join().unwrap().unwrap()));
+            });
+            assert_eq!(fs::read_to_string(&path).unwrap(), "first");
         }
+    }
+
+    #[test]
+    fn a_path_with_the_number_of_a_task_is_that_tasks_own() {
+        let own = |path: &str, numbers: &[u64]| has_one(&below(Path::new(path), Path::new("/lustre1/me")), numbers);
+        for (path, is_own) in [
+            ("/lustre1/me/out.7", true),
+            ("/lustre1/me/4711/log", true),
+            ("/lustre1/me/t007.csv", true),
+            ("/lustre1/me/common17.log", false),
+            ("/scratch/4711/log", true),
+        ] {
+            assert_eq!(own(path, &[7, 4711]), is_own, "{path}");
+        }
+        assert!(!own("/lustre1/me/common.log", &[1]), "the number of a file system is nobody's");
+        assert!(own("/lustre1/me/out.0", &[0]));
+    }
+
+    #[test]
+    fn who_only_adds_is_told_from_who_also_reads() {
+        let file = |writing, reads| InHand { path: "/w/log".into(), bytes: 0, writing, reads };
+        let only_adds = |open: &[InHand]| {
+            written(&open.iter().cloned().collect(), &|_| true, &|_| false)
+                .iter()
+                .map(|w| w.only_adds)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(only_adds(&[file(Writing::Adds, false)]), [true]);
+        assert_eq!(only_adds(&[file(Writing::Adds, true)]), [false]);
+        assert_eq!(only_adds(&[file(Writing::Adds, false), file(Writing::No, true)]), [false]);
     }
 }

@@ -28,6 +28,8 @@ pub struct InHand {
     pub bytes: u64,
     /// How the process may write to it.
     pub writing: Writing,
+    /// Whether it may read it, too.
+    pub reads: bool,
 }
 
 /// How a process may write to a file that it holds.
@@ -101,7 +103,7 @@ fn open(process: &Path, link: &Path) -> Option<InHand> {
         libc::O_WRONLY if at == metadata.len() => Writing::AtEnd,
         _ => Writing::Anywhere,
     };
-    in_hand(path, &metadata, writing)
+    in_hand(path, &metadata, writing, flags & libc::O_ACCMODE != libc::O_WRONLY)
 }
 
 /// Writable shared mappings; their descriptors may be closed by now.
@@ -112,20 +114,20 @@ fn mapped(maps: &str) -> Vec<InHand> {
         let path = PathBuf::from(words.nth(3)?.trim());
         let metadata =
             fs::metadata(&path).ok().filter(|_| rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's'))?;
-        in_hand(path, &metadata, Writing::Anywhere)
+        in_hand(path, &metadata, Writing::Anywhere, true)
     };
     maps.lines().filter_map(one).collect()
 }
 
 /// None for a file without a name any more: CRIU saves that itself.
-fn in_hand(path: PathBuf, metadata: &fs::Metadata, writing: Writing) -> Option<InHand> {
+fn in_hand(path: PathBuf, metadata: &fs::Metadata, writing: Writing, reads: bool) -> Option<InHand> {
     let elsewhere = [SHARED_MEMORY, "/proc", "/sys"];
     if !metadata.is_file() || !path.is_absolute() || elsewhere.iter().any(|e| path.starts_with(e)) {
         return None;
     }
     let named = fs::symlink_metadata(&path).ok()?;
     let is_it = (named.dev(), named.ino()) == (metadata.dev(), metadata.ino());
-    is_it.then_some(InHand { path, bytes: metadata.len(), writing })
+    is_it.then_some(InHand { path, bytes: metadata.len(), writing, reads })
 }
 
 #[cfg(test)]
@@ -189,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_with_its_node_or_small_enough_is_kept_whole() {
-        let file = |path: &str, bytes, writing| InHand { path: path.into(), bytes, writing };
+        let file = |path: &str, bytes, writing| InHand { path: path.into(), bytes, writing, reads: false };
         for (file, overwritten_bytes, kept) in [
             (file("/tmp/a", 1 << 40, Writing::No), 0, true),
             (file("/tmp/a", 1 << 40, Writing::Anywhere), 0, true),
@@ -208,7 +210,8 @@ mod tests {
 
     #[test]
     fn files_that_grow_are_kept_whole_up_to_a_bound_for_all_of_them() {
-        let file = |path: &str, mib: u64, writing| InHand { path: path.into(), bytes: mib << 20, writing };
+        let file =
+            |path: &str, mib: u64, writing| InHand { path: path.into(), bytes: mib << 20, writing, reads: false };
         let held = [
             file("/home/a", 900, Writing::AtEnd),
             file("/home/b", 300, Writing::AtEnd),
@@ -228,7 +231,7 @@ mod tests {
             let path = dir.path().join(name);
             fs::write(&path, "1").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            (InHand { path, bytes: 1, writing: Writing::Adds }, can_be_read)
+            (InHand { path, bytes: 1, writing: Writing::Adds, reads: false }, can_be_read)
         };
         let made = [("log", 0o222, false), ("both", 0o666, true)].map(make);
         // The test needs a user other than root, who may read everything.

@@ -9,6 +9,9 @@ use crate::phrase::{duration, percent};
 /// A checkpoint before the end may take this many times its expected duration.
 const COST_SAFETY: f64 = 1.5;
 
+/// A job that runs so long after its end is not being ended (`OverTimeLimit`), s: longer than Slurm's KillWait and a look at limits.
+const KILLED_S: f64 = 120.0;
+
 /// The shortest wait that is ever asked for.
 const SHORTEST_WAIT_S: f64 = 1e-3;
 
@@ -79,10 +82,10 @@ pub fn decide(s: &Situation) -> Decision {
     if !s.now_s.is_finite() {
         return rest("the time is unknown".to_owned());
     }
-    if s.final_line_taken || s.end_s.is_some_and(|end_s| s.now_s >= end_s) {
-        return periodic(s);
-    }
     let checkpoint_s = finite_or(s.checkpoint_s, 0.0);
+    if let Some(end_s) = s.end_s.filter(|end_s| end_s.is_finite() && (s.final_line_taken || s.now_s >= *end_s)) {
+        return at_the_end(s, checkpoint_s, end_s);
+    }
     let latest_s =
         s.end_s.filter(|e| e.is_finite()).map(|e| e - finite_or(s.margin_s, 0.0) - COST_SAFETY * checkpoint_s);
     let remaining_s = s.remaining_work_s.filter(|r| r.is_finite()).map(|r| r.max(0.0));
@@ -95,6 +98,17 @@ pub fn decide(s: &Situation) -> Decision {
         Some(remaining_s) => with_remaining(s, checkpoint_s, remaining_s),
         None => periodic(s),
     }
+}
+
+/// The checkpoint before the end has been taken, or the end has passed: a checkpoint that Slurm's end of the job would cut
+/// short is not begun.
+fn at_the_end(s: &Situation, checkpoint_s: f64, end_s: f64) -> Decision {
+    let due_s = due(s).max(s.now_s);
+    let runs_on_s = end_s + KILLED_S;
+    if s.now_s >= runs_on_s || due_s + COST_SAFETY * checkpoint_s < end_s {
+        return periodic(s);
+    }
+    wait(s, runs_on_s, "the walltime ends, or has ended: it is seen whether Slurm lets the job run on".to_string())
 }
 
 /// The walltime ends before the work does, or may do so.

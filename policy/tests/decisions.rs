@@ -72,10 +72,12 @@ fn the_checkpoint_before_the_end_leaves_one_and_a_half_times_its_cost() {
     assert_eq!(decide(&Situation { now_s: 3_800.0, ..s }).action, Action::Checkpoint(Why::BeforeEnd));
     assert_eq!(decide(&Situation { now_s: 3_950.0, ..s }).action, Action::Rest);
     let taken = Situation { now_s: 3_900.0, last_line_s: 3_850.0, final_line_taken: true, ..s };
-    assert_eq!(decide(&taken).action, Action::Wait { until_s: 7_450.0 }, "Slurm may let it run on");
+    assert_eq!(decide(&taken).action, Action::Wait { until_s: 4_120.0 }, "Slurm may let it run on");
+    assert_eq!(decide(&Situation { now_s: 4_120.0, ..taken }).action, Action::Wait { until_s: 7_450.0 });
     assert_eq!(decide(&Situation { now_s: 7_450.0, ..taken }).action, Action::Checkpoint(Why::Interval));
     let missed = Situation { now_s: 4_001.0, last_line_s: 0.0, ..s };
-    assert_eq!(decide(&missed).action, Action::Checkpoint(Why::Interval));
+    assert_eq!(decide(&missed).action, Action::Wait { until_s: 4_120.0 }, "it may be being ended");
+    assert_eq!(decide(&Situation { now_s: 4_120.0, ..missed }).action, Action::Checkpoint(Why::Interval));
     assert_eq!(decide(&Situation { end_s: Some(40_000.0), ..s }).action, Action::Wait { until_s: 3_600.0 });
 }
 

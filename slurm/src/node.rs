@@ -140,7 +140,8 @@ impl Node {
     }
 
     fn is_planned_to_be_away(&self) -> bool {
-        AWAY.iter().any(|flag| self.has_flag(flag))
+        let is_empty = !["ALLOCATED", "MIXED"].contains(&self.state.as_str());
+        is_empty && AWAY.iter().any(|flag| self.has_flag(flag))
     }
 }
 

@@ -149,7 +149,7 @@ fn a_node_that_was_out_of_service_is_told_from_one_that_was_taken_out_after_its_
         assert!(was(state, told, at_s + 60.0), "{state}");
         assert!(!was(state, told, at_s - 5.0), "{state}: after it was heard of last");
     }
-    for state in ["MIXED+DRAIN", "ALLOCATED", "IDLE", "IDLE*"] {
+    for state in ["MIXED+DRAIN", "ALLOCATED", "IDLE", "IDLE*", "ALLOCATED@", "MIXED+MAINTENANCE"] {
         assert!(!was(state, told, at_s + 60.0), "{state}");
     }
     for state in ["IDLE~", "IDLE%", "IDLE+MAINTENANCE", "IDLE+REBOOT_ISSUED", "IDLE@"] {

@@ -189,7 +189,7 @@ impl Groups<'_> {
     pub(super) fn tell_back(&mut self, group: usize, line: Option<&Manifest>, worked: Option<(f64, f64)>) {
         let again_s = worked.map(|(from_s, to_s)| to_s - line.map_or(from_s, |line| line.begun_s.max(from_s)));
         let now_s = self.ports.clock.now_s();
-        let told = self.guard.goes_back(now_s, Some(group), line, again_s);
+        let told = self.guard.goes_back(now_s, Some(group), line, false, again_s);
         self.note(told.into_iter().collect());
     }
 

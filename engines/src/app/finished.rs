@@ -113,7 +113,7 @@ pub(super) fn wait(
             }
             (asked, pause) = (Instant::now(), (pause * 2).min(LONGEST_LOOK));
         } else if !is_new && begun.elapsed() > again && again < limit.whole {
-            again = begun.elapsed() + again * 2;
+            again = begun.elapsed() + again.saturating_mul(2);
             ask_again();
         } else if begun.elapsed() > limit.whole {
             return Err(if is_new { NotFinished::Changing } else { NotFinished::Missing(files.patterns.clone()) });

@@ -54,12 +54,17 @@ impl Setup {
         if value("persistent_interval").is_some_and(|interval| interval.starts_with('-')) {
             return Err("VELOC's 'persistent_interval' is negative: its checkpoints stay on the nodes".to_string());
         }
+        // What a script sets itself wins over what a restart gives it.
+        if words.iter().any(|word| word.starts_with("VELOC_SCRATCH=")) {
+            return Err(
+                "the script sets VELOC_SCRATCH, and a restart needs another: leave it to the configuration".to_string()
+            );
+        }
         let path = |key: &str| match value(key) {
             Some(path) if !path.contains('$') => Ok(folder.join(path)),
-            _ => Err(format!(
-                "no configuration of VELOC that the script names has a '{key}'; export VELOC_{} in the script",
-                key.to_uppercase()
-            )),
+            _ => {
+                Err(format!("no configuration of VELOC that the script names or writes tells '{key}' by a plain path"))
+            }
         };
         let checksums = if is("chksum") { Some(path("meta")?) } else { None };
         Ok(Setup { persistent: path("persistent")?, scratch: path("scratch")?, checksums })
@@ -149,14 +154,15 @@ mod tests {
             fs::write(dir.path().join("v.cfg"), text).unwrap();
             Setup::of(&words(script), dir.path()).unwrap_err()
         };
-        assert!(why("scratch = /s\nmode = sync\n", "./heat v.cfg").contains("VELOC_PERSISTENT"));
-        assert!(why("scratch = /s\nmode = sync\n", "./heat").contains("VELOC_PERSISTENT"));
+        assert!(why("scratch = /s\nmode = sync\n", "./heat v.cfg").contains("'persistent'"));
+        assert!(why("scratch = /s\nmode = sync\n", "./heat").contains("'persistent'"));
         let whole = "scratch = /s\npersistent = /p\nmode = sync\n";
         assert!(why(&format!("{whole}aggregated = true\n"), "./heat v.cfg").contains("aggregated"));
         assert!(why(&format!("{whole}daos_pool = p\n"), "./heat v.cfg").contains("DAOS"));
         assert!(why(&format!("{whole}persistent_interval = -1\n"), "./heat v.cfg").contains("negative"));
         fs::write(dir.path().join("w.cfg"), whole.replace("/p", "/q")).unwrap();
         assert!(why(whole, "./heat v.cfg w.cfg").contains("several"));
-        assert!(why(whole, "VELOC_PERSISTENT=$UNKNOWN/p ./heat v.cfg").contains("VELOC_PERSISTENT"));
+        assert!(why(whole, "VELOC_PERSISTENT=$UNKNOWN/p ./heat v.cfg").contains("'persistent'"));
+        assert!(why(whole, "VELOC_SCRATCH=/x ./heat v.cfg").contains("VELOC_SCRATCH"));
     }
 }

@@ -1,7 +1,7 @@
 //! The versions of checkpoints in a folder of VELOC: one file for each rank, `NAME-RANK-VERSION.dat`.
 
 use run::storage::gone;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
@@ -57,20 +57,35 @@ pub(super) fn look(folder: &Path) -> io::Result<Versions> {
     Ok(versions)
 }
 
-/// The newest version of each name that has a file of every rank.
-///
-/// VELOC tells nobody how many ranks there are. It is as many as the job has `tasks`, or as two versions have.
-pub(super) fn newest_whole(versions: &Versions, tasks: Option<u64>) -> Vec<&Key> {
-    let mut ranks: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for ((name, _), files) in versions {
-        ranks.entry(name).or_default().push(files.len());
+/// How many ranks there are: VELOC tells nobody. It is the highest number of files that two versions of a name had.
+#[derive(Default)]
+pub(super) struct Ranks(BTreeMap<String, (usize, BTreeSet<u64>)>);
+
+impl Ranks {
+    /// Takes up what is there now.
+    pub(super) fn learn(&mut self, versions: &Versions) {
+        for ((name, version), files) in versions {
+            let (most, by) = self.0.entry(name.clone()).or_default();
+            if files.len() > *most {
+                (*most, *by) = (files.len(), BTreeSet::new());
+            }
+            if files.len() == *most {
+                by.insert(*version);
+            }
+        }
     }
+
+    fn of(&self, name: &str) -> Option<usize> {
+        self.0.get(name).filter(|(_, by)| by.len() > 1).map(|(most, _)| *most)
+    }
+}
+
+/// The newest version of each name that has a file of every rank.
+pub(super) fn newest_whole<'a>(versions: &'a Versions, ranks: &Ranks) -> Vec<&'a Key> {
     let mut newest: BTreeMap<&str, &Key> = BTreeMap::new();
     for (key @ (name, _), files) in versions {
-        let (count, counts) = (files.len(), &ranks[name.as_str()]);
-        let are_twice = counts.iter().all(|n| *n <= count) && counts.iter().filter(|n| **n == count).count() > 1;
-        let has_no_gap = files.keys().copied().eq(0..count as u64);
-        if has_no_gap && (tasks == Some(count as u64) || are_twice) {
+        let has_no_gap = files.keys().copied().eq(0..files.len() as u64);
+        if has_no_gap && ranks.of(name) == Some(files.len()) {
             newest.insert(name, key);
         }
     }
@@ -135,24 +150,25 @@ mod tests {
 
     #[test]
     fn the_newest_version_counts_that_has_all_ranks() {
-        let of = |files: &[(&str, u64, u64)], tasks: Option<u64>| {
-            let versions = versions(files);
-            newest_whole(&versions, tasks)
-                .into_iter()
-                .map(|(name, number)| format!("{name}{number}"))
-                .collect::<Vec<_>>()
+        let of = |looks: &[&[(&str, u64, u64)]]| {
+            let (mut ranks, mut now) = (Ranks::default(), Versions::new());
+            for files in looks {
+                now = versions(files);
+                ranks.learn(&now);
+            }
+            let whole = newest_whole(&now, &ranks);
+            whole.into_iter().map(|(name, number)| format!("{name}{number}")).collect::<Vec<_>>()
         };
-        let half = [("a", 0, 1), ("a", 1, 1), ("a", 0, 2)];
-        assert_eq!(of(&half, Some(2)), ["a1"]);
-        assert_eq!(of(&half, None), [""; 0], "of one version nobody knows whether it is whole");
-        let two = [("a", 0, 1), ("a", 1, 1), ("a", 0, 2), ("a", 1, 2), ("a", 1, 3)];
-        assert_eq!(of(&two, None), ["a2"]);
-        assert_eq!(of(&two, Some(4)), ["a2"], "the job has more tasks than the program has ranks");
-        assert_eq!(of(&[("a", 1, 1), ("a", 2, 1)], Some(2)), [""; 0], "rank 0 is missing");
-        let names = [("a", 0, 5), ("b", 0, 1), ("b", 0, 2)];
-        assert_eq!(of(&names, Some(1)), ["a5", "b2"]);
-        let grown = [("a", 0, 1), ("a", 0, 2), ("a", 0, 3), ("a", 1, 3)];
-        assert_eq!(of(&grown, None), [""; 0], "there are two ranks at least");
+        let none: [&str; 0] = [];
+        assert_eq!(of(&[&[("a", 0, 1), ("a", 1, 1)]]), none, "of one version nobody knows whether it is whole");
+        assert_eq!(of(&[&[("a", 0, 1), ("a", 1, 1), ("a", 0, 2)]]), none);
+        assert_eq!(of(&[&[("a", 0, 1), ("a", 1, 1), ("a", 0, 2), ("a", 1, 2), ("a", 1, 3)]]), ["a2"]);
+        assert_eq!(of(&[&[("a", 1, 1), ("a", 2, 1), ("a", 1, 2), ("a", 2, 2)]]), none, "rank 0 is missing");
+        assert_eq!(of(&[&[("a", 0, 5), ("a", 0, 6), ("b", 0, 1), ("b", 0, 2)]]), ["a6", "b2"]);
+        let one_kept: [&[(&str, u64, u64)]; 2] = [&[("a", 0, 1), ("a", 1, 1)], &[("a", 0, 2), ("a", 1, 2)]];
+        assert_eq!(of(&one_kept), ["a2"], "where VELOC keeps one version");
+        let grown: [&[(&str, u64, u64)]; 2] = [&[("a", 0, 1), ("a", 0, 2)], &[("a", 0, 2), ("a", 0, 3), ("a", 1, 3)]];
+        assert_eq!(of(&grown), none, "there are two ranks at least");
     }
 
     #[test]

@@ -28,6 +28,9 @@ const MOST_WRAPPER_DEATHS: u32 = 3;
 /// What our reasons for setting a node down begin with.
 const OURS: &str = "joulepoint:";
 
+/// What stands before the reason for which a node was drained before its death.
+const DRAINED: &str = "drained before: ";
+
 /// The flag of a node on which no job is to begin.
 const DRAIN: &str = "DRAIN";
 
@@ -138,9 +141,10 @@ impl Acts {
         tracing::warn!(node, silent_s, seen, "a node is dead");
         // Asked before the store is locked: a loan that changes holds the loans, then the store.
         let open = self.watching.open.lock().clone();
-        let is_missed = open.iter().any(|run| run.nodes.iter().any(|n| n == node))
-            || !self.was_out_of_service(node, now_s - silent_s);
-        if !is_missed {
+        let has = |nodes: &[String]| nodes.iter().any(|n| n == node);
+        let is_used = open.iter().any(|run| has(&run.nodes))
+            || self.watching.words.lock().values().any(|(_, job)| has(&job.nodes));
+        if !is_used && self.was_out_of_service(node, now_s - silent_s) {
             tracing::info!(node, "it was out of service: that is no failure");
             return Ok(());
         }
@@ -265,7 +269,8 @@ impl Acts {
         *room -= 1;
         // Slurm keeps one reason: why it was drained is not to be lost.
         let drained = known.has_flag(DRAIN) && !known.reason.is_empty();
-        let before = if drained { format!("; drained before: {}", known.reason) } else { String::new() };
+        let first = known.reason.rsplit(DRAINED).next().unwrap_or_default();
+        let before = if drained { format!("; {DRAINED}{first}") } else { String::new() };
         let reason = format!("{OURS} reached by nobody{before}");
         tracing::warn!(node, jobs = ?jobs.iter().map(|j| j.job).collect::<Vec<_>>(), "a dead node is set down");
         audit::note(By::Service, Act::NodeDown, (0, node), &reason, self.slurm.node_down(node, &reason))?;

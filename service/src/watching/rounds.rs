@@ -279,3 +279,27 @@ fn word(job: &Job, now_s: f64) -> runs::Job {
         began_ago_s: job.start_s.map(|at_s| (now_s - at_s).max(0.0)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_that_slurm_ended_before_a_wrapper_was_there_is_told_from_one_that_failed() {
+        let doing = |text: &str| {
+            let line = format!("JobId=7 UserId=alice(1000) JobState=FAILED StartTime=1000 {text}");
+            let job = slurm::example::parse_job(&line, 7).expect("parses").expect("a job");
+            word(&job, 2000.0).doing
+        };
+        for (text, killed) in [
+            ("ExitCode=0:9 EndTime=1900", true),
+            ("ExitCode=137:0 EndTime=1900", true),
+            ("ExitCode=0:15 EndTime=1003 Restarts=1", true),
+            ("ExitCode=0:15 EndTime=1003 Restarts=0", false),
+            ("ExitCode=0:15 EndTime=1900 Restarts=1", false),
+            ("ExitCode=1:0 EndTime=1003 Restarts=1", false),
+        ] {
+            assert_eq!(doing(text) == Doing::Killed, killed, "{text}");
+        }
+    }
+}
