@@ -462,7 +462,7 @@ fn judge(site: &Site, program: &Program, plain: &Job, job: &Job) -> Result<Verdi
         return wrong(format!("{state}, and {before} without us"));
     }
     let is_same = read(&job.folder, "result") == read(&plain.folder, "result");
-    let anew = told(&["NOT PROTECTED", "begins anew"]);
+    let anew = told(&["NOT PROTECTED", "begins anew", "begins again without its steps"]);
     let back = told(&["goes on from checkpoint"]);
     let repeated = told(&["which is not undone", "does again"]);
     match (is_same, anew, back, repeated) {

@@ -158,12 +158,14 @@ impl Job {
     /// The lines of its output that are ours, but for those on its protection, which every job has.
     pub fn said(&self) -> Vec<String> {
         let text = read(&self.folder, "err").unwrap_or_default();
-        const USUAL: [&str; 7] = [
+        const USUAL: [&str; 9] = [
             "not proven",
             "protected by",
             "NOT PROTECTED",
             "goes on from",
             "begins anew",
+            "begins again",
+            "what was added to",
             "a checkpoint",
             "changed since",
         ];
