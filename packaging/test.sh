@@ -116,6 +116,9 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
     run_real "$work/veloc" veloc
     run_real "$work/groups" groups
     run_real "$work/programs" programs
+    lower="nice -n 19"
+    run_real "$work/series" newer_series
+    run_real "$work/packages" packages make_install lintian every_command a_protected a_host
 ) &
 engines=$!
 (
@@ -129,9 +132,6 @@ groups=$!
     run_real "$work/storage" storage
     run_real "$work/chaos" chaos
     run_real "$work/lend" lend
-    lower="nice -n 19"
-    run_real "$work/series" newer_series
-    run_real "$work/packages" packages make_install lintian every_command a_protected a_host
 ) &
 troubles=$!
 floor_real "groups' calls beside plain srun" calls
