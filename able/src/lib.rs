@@ -157,7 +157,7 @@ struct Process {
     /// Mount points with a file system in user space.
     fuse: Vec<String>,
     /// Whether it has an eventfd that is a semaphore.
-    has_tokens: bool,
+    has_event_semaphore: bool,
 }
 
 impl Process {
@@ -172,6 +172,8 @@ impl Process {
         if let Some(open) = &mut open {
             open.extend(target(folder.join("cwd")));
         }
+        let has_eventfd = open.iter().flatten().any(|path| path == peers::EVENTFD);
+        let has_event_semaphore = has_eventfd && peers::refuse_event_semaphores(root, &[pid]).is_err();
         let maps = text("maps");
         let path = |line: &str| line.splitn(6, ' ').nth(5).map(|path| path.trim().to_string());
         let is_shared = |line: &str| line.split(' ').nth(1).is_some_and(|rights| rights.ends_with('s'));
@@ -186,7 +188,7 @@ impl Process {
             user_namespace: fs::read_link(folder.join("ns/user")).ok(),
             pid_namespace: fs::read_link(folder.join("ns/pid")).ok(),
             fuse: fuse(&text("mountinfo")),
-            has_tokens: peers::refuse_tokens(root, &[pid]).is_err(),
+            has_event_semaphore,
         })
     }
 
@@ -231,8 +233,8 @@ impl Process {
             let Limit { kind, cure, .. } = limits::NESTED;
             found.insert((kind, "a user namespace within the job".to_string(), cure));
         }
-        if self.has_tokens {
-            found.insert(("eventfd", peers::Tokens.to_string(), "pipes, or semaphores of POSIX"));
+        if self.has_event_semaphore {
+            found.insert(("eventfd", peers::EventSemaphore.to_string(), "pipes, or semaphores of POSIX"));
         }
         let tracer = self.field("TracerPid");
         if tracer != "0" {

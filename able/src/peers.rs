@@ -67,18 +67,18 @@ pub fn refuse_node_ipc(tree: &[i32]) -> Result<(), OfTheNode> {
     Err(OfTheNode(kind))
 }
 
-/// A program has an eventfd that gives out one token at a time.
+/// A program has an eventfd that is a semaphore.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "it uses an eventfd as a semaphore (EFD_SEMAPHORE), which CRIU brings back as a counter: a read takes all of it"
 )]
-pub struct Tokens;
+pub struct EventSemaphore;
 
 /// Refuses a tree of processes with an eventfd that is a semaphore.
 ///
 /// # Errors
 /// That there is one.
-pub fn refuse_tokens(root: &Path, tree: &[i32]) -> Result<(), Tokens> {
+pub fn refuse_event_semaphores(root: &Path, tree: &[i32]) -> Result<(), EventSemaphore> {
     let of = |pid: &i32| {
         let folder = root.join(pid.to_string());
         let links = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
@@ -86,12 +86,12 @@ pub fn refuse_tokens(root: &Path, tree: &[i32]) -> Result<(), Tokens> {
         events.map(|link| folder.join("fdinfo").join(link.file_name())).collect::<Vec<_>>()
     };
     let is_set = |line: &str| line.strip_prefix("eventfd-semaphore:").is_some_and(|value| value.trim() == "1");
-    let gives_tokens = |info: PathBuf| fs::read_to_string(info).is_ok_and(|text| text.lines().any(is_set));
-    if tree.iter().flat_map(of).any(gives_tokens) { Err(Tokens) } else { Ok(()) }
+    let is_semaphore = |info: PathBuf| fs::read_to_string(info).is_ok_and(|text| text.lines().any(is_set));
+    if tree.iter().flat_map(of).any(is_semaphore) { Err(EventSemaphore) } else { Ok(()) }
 }
 
 /// What the link of an eventfd names.
-const EVENTFD: &str = "anon_inode:[eventfd]";
+pub(crate) const EVENTFD: &str = "anon_inode:[eventfd]";
 
 /// A program has a file that would come back as two.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -279,6 +279,7 @@ mod tests {
         assert!(matches!(refused, Err(Outside::Socket(found)) if found == one));
         assert!(!matches!(together, Err(Outside::Socket(found)) if found == one));
     }
+
     #[test]
     fn an_eventfd_that_is_a_semaphore_is_refused_and_a_counter_is_not() {
         for (value, is_refused) in [("1", true), ("0", false)] {
@@ -292,7 +293,7 @@ mod tests {
                 format!("pos:\t0\neventfd-count:                6\neventfd-semaphore: {value}\n"),
             )
             .unwrap();
-            assert_eq!(refuse_tokens(proc.path(), &[7, 8]).is_err(), is_refused);
+            assert_eq!(refuse_event_semaphores(proc.path(), &[7, 8]).is_err(), is_refused);
         }
     }
 

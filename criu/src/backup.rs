@@ -2,12 +2,11 @@
 //! since the dump.
 
 use crate::frozen::{copy_with_holes, is_others_as_it_was};
-use openfiles::by_size::{aside, keep_tail, lost};
+use openfiles::by_size::{self, aside, keep_tail, lost};
 use openfiles::held::is_lost;
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const BLOCK_BYTES: usize = 1 << 16;
@@ -45,7 +44,7 @@ pub fn keep_changed(archive: &Path, cut_off: &Path, left: &BTreeSet<&Path>) -> i
 
 /// Copies a file, unless its archived content, of so many `bytes`, is still its beginning; whether more follows then.
 fn unless_added_to(kept: &mut impl Read, path: &Path, bytes: u64) -> io::Result<bool> {
-    let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path) {
+    let mut file = match by_size::open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(libc::ELOOP) => return Ok(false),
         opened => opened?,
     };

@@ -121,7 +121,7 @@ pub fn save(
     let tree = tree(program);
     peers::refuse_outside(&tree).map_err(|e| e.to_string())?;
     peers::refuse_node_ipc(&tree).map_err(|e| e.to_string())?;
-    peers::refuse_tokens(Path::new("/proc"), &tree).map_err(|e| e.to_string())?;
+    peers::refuse_event_semaphores(Path::new("/proc"), &tree).map_err(|e| e.to_string())?;
     let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| held::of(*pid)).collect();
     // If the temporary folder contained the run's folder, the archive would contain itself.
     let tmp = temporaries.own.as_deref().filter(|t| is_own_folder(t) && !into.starts_with(t));
@@ -311,8 +311,7 @@ fn append_padded(tar: &mut Archive, path: &Path) -> io::Result<()> {
     if !metadata.is_file() {
         return append(tar, path).or_else(|e| if gone(&e) { Ok(()) } else { Err(e) });
     }
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
-    let mut file = match opened {
+    let mut file = match by_size::open(path) {
         Err(e) if gone(&e) => return Ok(()),
         opened => opened?,
     };
@@ -351,7 +350,7 @@ fn append(tar: &mut Archive, path: &Path) -> io::Result<()> {
 
 /// Adds a regular file at its present length: other programs may append to it meanwhile.
 fn append_file(tar: &mut Archive, path: &Path, name: &Path) -> io::Result<()> {
-    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let mut file = by_size::open(path)?;
     let metadata = file.metadata()?;
     if first_hole(&file)? < metadata.len() {
         return tar.append_file(name, &mut file);

@@ -3,7 +3,6 @@
 use crate::repeated::Repeated;
 use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Messages, Order, Phase};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// What the world tells the driver.
 #[derive(Clone, Debug, PartialEq)]
@@ -229,9 +228,7 @@ pub fn by_signal(code: i32) -> Option<i32> {
 /// The highest number of a signal of Linux, SIGRTMAX.
 const LAST_SIGNAL: i32 = 64;
 
-/// How long after the begin of a life of a job, when all of its nodes answer, a signal may still come that Slurm meant for the life
-/// before: the minute after which it tries again, and the time that a message has.
-pub const LATEST_SIGNAL: Duration = Duration::from_secs(75);
+pub use protocol::LATEST_SIGNAL;
 
 /// What the cluster knows of the job.
 pub trait Cluster {

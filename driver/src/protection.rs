@@ -311,7 +311,7 @@ impl Guard {
         self.lacks(format!("the program has written no checkpoint yet; looked for: {}", self.looks_for))
     }
 
-    /// When [`Guard::overdue`] has something to say.
+    /// When [`Guard::overdue`] has to be asked at the latest, for a first checkpoint that is not there.
     pub fn due_s(&self) -> f64 {
         let waits = !self.on_demand && self.protection.state == ProtectionState::Unproven;
         if waits { self.due_s } else { f64::INFINITY }

@@ -74,6 +74,7 @@ pub struct App {
     heard: Arc<AtomicU64>,
     /// What the slowest checkpoint that the program was asked for has taken, ms.
     slowest_ms: Arc<AtomicU64>,
+    /// The shortest time after which it is asked again.
     again: Duration,
     /// Brings files back, which may hang.
     worker: Worker,
@@ -269,13 +270,13 @@ impl Engine for App {
                 for _ in 0..TRIES {
                     let left = limit.saturating_sub(begun.elapsed());
                     let limits = Limits { whole: left, held: held_limit, again };
-                    let finished = wait(&one, &files, &announced, &before, (&writers, &ask_again), limits)
+                    let finished = wait(&one, &files, &announced, &before, &writers, &ask_again, limits)
                         .inspect_err(tell_held)
                         .map_err(|e| e.to_string())?;
-                    // The program goes on while its files are copied.
                     if signal.is_some() {
                         slowest_ms.fetch_max(begun.elapsed().as_millis() as u64, Ordering::SeqCst);
                     }
+                    // The program goes on while its files are copied.
                     let still_s = Some(finished.at.duration_since(begun).as_secs_f64());
                     post.tell_of(&one, Happening::GoesOn);
                     match finished.copy(&files, &writers, &into, &earlier).map_err(|e| e.to_string())? {

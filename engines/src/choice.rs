@@ -76,6 +76,12 @@ pub fn may_be_criu(settings: &Settings, facts: &Facts) -> bool {
     }
 }
 
+/// Whether it must be known where VELOC keeps checkpoints.
+pub fn may_be_veloc(settings: &Settings, facts: &Facts) -> bool {
+    let named = asked(settings, facts).or(facts.made_by);
+    named.map_or_else(|| facts.links(veloc::LIBRARY), |engine| engine == Engine::Veloc)
+}
+
 /// The engine that is asked for: by the user, or by the site for a run that has no checkpoints of another.
 fn asked(settings: &Settings, facts: &Facts) -> Option<Engine> {
     settings.engine.filter(|_| settings.is_by_user("ft-energy-engine") || facts.made_by.is_none())

@@ -14,7 +14,7 @@ use driver::ports::{Engine, Happening, Unprepared};
 use host::mail::{Post, Tries, Try, now_s};
 use job::writers;
 use protocol::Manifest;
-use run::storage::{gone, read_if_there};
+use run::storage::{gone, is_there, read_if_there};
 use run::{Patience, Worker, write_durably};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -23,7 +23,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-use versions::{Key, Looks, Ranks, Versions, adds_up, look, newest_whole, part, path};
+use versions::{Key, Looks, Ranks, Versions, adds_up, file_name, look, newest_whole, part, path};
 
 /// Time between two looks at the persistent folder.
 const WATCH: Duration = Duration::from_secs(1);
@@ -121,8 +121,8 @@ impl Of {
     /// What is there, but what was there before the run.
     fn look(&self, found: &Found) -> io::Result<Versions> {
         let mut versions = look(&self.setup.persistent)?;
-        for ((name, version), files) in &mut versions {
-            files.retain(|rank, looks| found.get(&format!("{name}-{rank}-{version}.dat")) != Some(looks));
+        for (key, files) in &mut versions {
+            files.retain(|rank, looks| found.get(&file_name(key, *rank)) != Some(looks));
         }
         versions.retain(|_, files| !files.is_empty());
         Ok(versions)
@@ -157,8 +157,8 @@ impl Of {
         }
         let there = Patience::LONG.with(|| look(&self.setup.persistent)).map_err(|e| self.unread(&e))?;
         let mut found = Found::new();
-        for ((name, version), files) in there {
-            found.extend(files.into_iter().map(|(rank, looks)| (format!("{name}-{rank}-{version}.dat"), looks)));
+        for (key, files) in there {
+            found.extend(files.into_iter().map(|(rank, looks)| (file_name(&key, rank), looks)));
         }
         let text = serde_json::to_vec(&found).map_err(|e| e.to_string())?;
         write_durably(&note, &text).map_err(|e| Unprepared::Storage(format!("{}: {e}", note.display())))?;
@@ -210,8 +210,11 @@ impl Of {
         }
     }
 
-    /// Keeps other runs from the persistent folder: they would set each other's checkpoints aside. None if one has it.
-    fn lock(&self, patience: Duration) -> Result<Option<File>, Unprepared> {
+    /// Keeps other runs from the persistent folder: they would set each other's checkpoints aside. None if one has it where
+    /// this one first begins; one that goes on waits, since the lock of a node that has died is held until its server misses it.
+    fn lock(&self) -> Result<Option<File>, Unprepared> {
+        let begins = !is_there(&self.run.join(FOUND), Patience::LONG)?;
+        let patience = if begins { Duration::ZERO } else { LOCKED };
         let folder = &self.setup.persistent;
         let made =
             fs::create_dir(folder).or_else(|e| if e.kind() == ErrorKind::AlreadyExists { Ok(()) } else { Err(e) });
@@ -223,7 +226,8 @@ impl Of {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(file)),
                 Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(WATCH),
-                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::WouldBlock) if begins => return Ok(None),
+                Err(TryLockError::WouldBlock) => return Err(Unprepared::Storage(self.taken())),
                 // Where there are no locks nobody can tell.
                 Err(TryLockError::Error(e)) => {
                     tracing::warn!(%e, path = %folder.display(), "the folder cannot be locked");
@@ -231,6 +235,11 @@ impl Of {
                 }
             }
         }
+    }
+
+    fn taken(&self) -> String {
+        let folder = self.setup.persistent.display();
+        format!("another run keeps its checkpoints in {folder}; give each job a folder of its own")
     }
 
     /// Makes the folders what a program that starts from a checkpoint is to find; and what was there before the run, and
@@ -268,24 +277,16 @@ impl Engine for Veloc {
 
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         self.watches.void();
+        if self.lock.is_none() {
+            let of = self.of.clone();
+            self.lock = self.worker.call("locking VELOC's folder", LIMIT, move || of.lock())??;
+        }
+        if self.lock.is_none() {
+            self.post.tell(Happening::Hindered(self.of.taken()));
+            return self.app.prepare(None, interval_s);
+        }
         let (of, line) = (self.of.clone(), from.cloned());
         let ready = move || of.make_ready(line.as_ref());
-        if self.lock.is_none() {
-            let (of, is_first) = (self.of.clone(), !self.of.run.join(FOUND).exists());
-            // That of a node that has died is held until its server misses it.
-            let patience = if is_first { Duration::ZERO } else { LOCKED };
-            self.lock = self.worker.call("locking VELOC's folder", LIMIT, move || of.lock(patience))??;
-            if self.lock.is_none() {
-                let folder = self.of.setup.persistent.display();
-                let reason =
-                    format!("another run keeps its checkpoints in {folder}; give each job a folder of its own");
-                if !is_first {
-                    return Err(Unprepared::Storage(reason));
-                }
-                self.post.tell(Happening::Hindered(reason));
-                return self.app.prepare(None, interval_s);
-            }
-        }
         let (found, is_first) = self.worker.call("looking at VELOC's folders", LIMIT, ready)??;
         let mut environment = self.app.prepare(from, interval_s)?;
         if let Some((folder, begin)) = self.of.scratch().filter(|_| !is_first) {

@@ -98,7 +98,8 @@ impl Courier {
     /// (`recall`) if the controller has lost what it had.
     pub fn start(
         controller: Arc<Controller>,
-        (spool, recall): (Spool, Recall),
+        spool: Spool,
+        recall: Recall,
         key: RunKey,
         holder: Option<u64>,
         earlier: Vec<Record>,

@@ -194,9 +194,17 @@ fn there(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
+/// Opens a file for reading, but follows no link and waits for no writer of a FIFO.
+///
+/// # Errors
+/// What the file system says.
+pub fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+}
+
 /// The last bytes of the first so many of a file.
 fn end(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let file = open(path)?;
     let mut end = vec![0; END_BYTES.min(bytes) as usize];
     file.read_exact_at(&mut end, bytes.saturating_sub(END_BYTES))?;
     Ok(end)
@@ -275,7 +283,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
 /// What the file system says.
 pub fn keep_tail(path: &Path, after: u64, folder: &Path) -> io::Result<PathBuf> {
     make_private(folder)?;
-    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let mut file = open(path)?;
     let found = file.metadata()?;
     let name = path.file_name().unwrap_or_default().display();
     let kept = folder.join(format!("{name}-{}-{}.{:09}", found.ino(), found.mtime(), found.mtime_nsec()));

@@ -1,8 +1,8 @@
 //! Decides whether to checkpoint now, to wait, or to rest, from the situation alone.
 //!
 //! Order of the rules: the checkpoint before the walltime end; a finish that is near enough to make a checkpoint dearer than
-//! what it saves; the interval. After the checkpoint before the end, and after the end, which Slurm may let pass
-//! (`OverTimeLimit`), the interval alone counts.
+//! what it saves; the interval. After the checkpoint before the end the interval alone counts, where one more is done by
+//! then; and again when Slurm has let the end pass (`OverTimeLimit`).
 
 use crate::phrase::{duration, percent};
 

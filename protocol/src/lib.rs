@@ -53,6 +53,10 @@ pub const VERSION: u32 = 1;
 /// that it is tried again.
 pub const EXIT_KILLED: i32 = 137;
 
+/// How long after the begin of a life of a job, when all of its nodes answer, a signal may still come that Slurm meant for the life
+/// before: the minute after which it tries again, and the time that a message has.
+pub const LATEST_SIGNAL: std::time::Duration = std::time::Duration::from_secs(75);
+
 /// What a run's nodes are doing; energy and time are accounted by it.
 ///
 /// Every phase but [`Phase::Compute`] is resilience energy (DESIGN, words).

@@ -4,7 +4,7 @@
 mod daemons;
 
 use daemons::{Daemon, Site, batch, is_root, key, preload, records, send, send_all, until};
-use job::deliver::{Courier, Recall, Spool as ToSpool};
+use job::deliver::Courier;
 use nix::sys::signal::Signal;
 use node::spool::Spool;
 use protocol::{Batch, Beat, BeatReply, Delivered, Event, Health, Record, RunHealth};
@@ -301,8 +301,8 @@ fn a_wrapper_s_records_arrive_once_while_both_services_are_killed() {
     let (mut controller, mut node) = (site.controller(), site.node());
     let known = Arc::new(job::cluster::Controller::new(site.client(), "c/w.1".into(), 0));
     let spool = site.node_client();
-    let ways: (ToSpool, Recall) = (Box::new(move || Some(spool.clone())), Box::new(Vec::new));
-    let courier = Courier::start(known, ways, key("w.1"), None, Vec::new());
+    let spooled = Box::new(move || Some(spool.clone()));
+    let courier = Courier::start(known, spooled, Box::new(Vec::new), key("w.1"), None, Vec::new());
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     for (n, some) in all.chunks(250).enumerate() {
         courier.take(some.to_vec());
@@ -334,8 +334,8 @@ fn what_a_controller_has_lost_with_its_store_is_brought_again_by_runs_that_go_on
     let mut controller = site.controller();
     let known = Arc::new(job::cluster::Controller::new(site.client(), "c/w.1".into(), 0));
     let journals = all.clone();
-    let ways: (ToSpool, Recall) = (Box::new(|| None), Box::new(move || journals.clone()));
-    let courier = Courier::start(known, ways, key("w.1"), None, Vec::new());
+    let recall = Box::new(move || journals.clone());
+    let courier = Courier::start(known, Box::new(|| None), recall, key("w.1"), None, Vec::new());
     courier.take(all[..1500].to_vec());
     assert!(courier.flush(Duration::from_secs(60)));
     for file in ["", "-wal", "-shm"] {

@@ -1,11 +1,12 @@
 //! Checkpoint engines of others, built from their sources, which lie beside the repository (`../shared/sources`).
 
 use crate::{Site, Wanted, built, repository};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::fmt::Display;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What SCR stands on, and itself.
 const SCR: [&str; 10] = ["lwgrp", "dtcmp", "KVTree", "AXL", "spath", "rankstr", "redset", "shuffile", "er", "scr"];
@@ -133,9 +134,28 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// What all tests of a suite share: [`site`], once.
+pub fn shared(name: &str, nodes: u32, build: fn() -> Result<PathBuf>) -> Option<MutexGuard<'static, Site>> {
+    static SITE: OnceLock<Option<Mutex<Site>>> = OnceLock::new();
+    let start = || site(name, nodes, build).map(Mutex::new);
+    SITE.get_or_init(start).as_ref().map(|site| site.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The results of a program in its job's output, the file `out`: the lines that begin with TOTAL, sorted.
+///
+/// # Errors
+/// What the file system says, or that there are none.
+pub fn totals(folder: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(folder.join("out"))?;
+    let mut lines: Vec<String> = text.lines().filter(|line| line.starts_with("TOTAL")).map(str::to_string).collect();
+    lines.sort();
+    ensure!(!lines.is_empty(), "{text}");
+    Ok(lines)
+}
+
 /// A site of so many nodes whose users find an engine in the folder `name` beside the site file; none, and a word why, if it
 /// cannot be built here.
-pub fn site(name: &str, nodes: u32, build: fn() -> Result<PathBuf>) -> Option<Site> {
+fn site(name: &str, nodes: u32, build: fn() -> Result<PathBuf>) -> Option<Site> {
     let prefix = match build() {
         Err(why) if why.is::<Absent>() => {
             println!("skipped: {why:#}");

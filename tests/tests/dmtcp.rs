@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 use suite::{Site, real};
 
@@ -15,9 +15,7 @@ const MINUTES: Duration = Duration::from_secs(300);
 
 /// A site whose users find DMTCP in their `PATH`.
 fn site() -> Option<MutexGuard<'static, Site>> {
-    static SITE: OnceLock<Option<Mutex<Site>>> = OnceLock::new();
-    let start = || real::site("dmtcp", 3, real::dmtcp).map(Mutex::new);
-    SITE.get_or_init(start).as_ref().map(|site| site.lock().unwrap_or_else(PoisonError::into_inner))
+    real::shared("dmtcp", 3, real::dmtcp)
 }
 
 /// A job of one option and this script.

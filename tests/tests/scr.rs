@@ -5,9 +5,10 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::path::PathBuf;
+use std::sync::MutexGuard;
 use std::time::Duration;
+use suite::real::totals;
 use suite::{Site, real};
 
 const USER: &str = "jpalice";
@@ -15,9 +16,7 @@ const MINUTES: Duration = Duration::from_secs(300);
 
 /// Two nodes whose users find SCR's program, and its library below a folder that is not in any `PATH`.
 fn site() -> Option<MutexGuard<'static, Site>> {
-    static SITE: OnceLock<Option<Mutex<Site>>> = OnceLock::new();
-    let start = || real::site("scr", 2, real::scr).map(Mutex::new);
-    SITE.get_or_init(start).as_ref().map(|site| site.lock().unwrap_or_else(PoisonError::into_inner))
+    real::shared("scr", 2, real::scr)
 }
 
 fn program(site: &Site, arguments: &str) -> String {
@@ -36,14 +35,6 @@ fn submitted(site: &Site, name: &str, more: &[&str], script: &str) -> Result<(u3
     let options = ["-N1", "-n2", "--ft-energy", "--ft-energy-interval=4s", "--open-mode=append", "--output=out"];
     let job = site.submit(USER, &folder, &[&options, more].concat(), script)?;
     Ok((job, folder))
-}
-
-/// The lines of the program's result in the job's output.
-fn totals(folder: &Path) -> Result<Vec<String>> {
-    let text = fs::read_to_string(folder.join("out"))?;
-    let mut lines: Vec<String> = text.lines().filter(|line| line.starts_with("TOTAL")).map(str::to_string).collect();
-    lines.sort();
-    Ok(lines)
 }
 
 fn ended(run: &Value) -> Option<Value> {

@@ -6,9 +6,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::chown;
-use std::path::Path;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
+use suite::real::totals;
 use suite::{Site, real};
 
 const USER: &str = "jpalice";
@@ -16,9 +16,7 @@ const MINUTES: Duration = Duration::from_secs(300);
 
 /// A site whose users find VELOC's program and library in a folder that is not in any `PATH`.
 fn site() -> Option<MutexGuard<'static, Site>> {
-    static SITE: OnceLock<Option<Mutex<Site>>> = OnceLock::new();
-    let start = || real::site("veloc", 3, real::veloc).map(Mutex::new);
-    SITE.get_or_init(start).as_ref().map(|site| site.lock().unwrap_or_else(PoisonError::into_inner))
+    real::shared("veloc", 3, real::veloc)
 }
 
 /// A script that writes the program's configuration and starts the program. The daemon that flushes in the background would go on
@@ -34,15 +32,6 @@ fn script(site: &Site, launcher: &str, mode: &str, steps: &str) -> String {
         bin.display(),
         bin.join("steps").display()
     )
-}
-
-/// The program's results in the job's output.
-fn totals(folder: &Path) -> Result<Vec<String>> {
-    let text = fs::read_to_string(folder.join("out"))?;
-    let mut lines: Vec<String> = text.lines().filter(|line| line.starts_with("TOTAL")).map(str::to_string).collect();
-    lines.sort();
-    ensure!(!lines.is_empty(), "{text}");
-    Ok(lines)
 }
 
 /// The script, undisturbed and with a node that dies after two checkpoints while VELOC writes the next: the same result.

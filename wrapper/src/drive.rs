@@ -150,8 +150,8 @@ impl<'a> Run<'a> {
             former.nodes = release::former(&over.records, me);
         }
         let holder = folder.holder().number();
-        let ways = (spool(site, me, &controller), deliver::recall(&path));
-        folder.deliver_by(Courier::start(controller.clone(), ways, key, holder, records));
+        let (spool, recall) = (spool(site, me, &controller), deliver::recall(&path));
+        folder.deliver_by(Courier::start(controller.clone(), spool, recall, key, holder, records));
         let (post, clock) = mail::queue();
         folder.watch(post.clone());
         let supervisor = nix::unistd::getppid().as_raw();

@@ -6,7 +6,7 @@ use driver::protection::Prospect;
 use engines::choice::{self, Facts};
 use engines::criu;
 use engines::hook::Commands;
-use engines::veloc::{self, Setup};
+use engines::veloc::Setup;
 use host::linked;
 use host::mail;
 use host::unsuited::{self, Me};
@@ -15,7 +15,7 @@ use job::identity::Identity;
 use options::size::PARTS_CURE;
 use options::{Refusal, Resume, Settings};
 use protocol::{Event, Plan, PlanRequest, Record, Request, Setting, Source};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use steps::calls::{LAUNCHERS, fingerprint};
 use worlds::kinds::{self, Launcher};
@@ -191,7 +191,6 @@ fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options
         true => unsuited::look_beside_steps(argv, &read),
         false => unsuited::look(argv, &read, &libraries, &me.folder, &Me::now()),
     };
-    let no_veloc = no_veloc(settings, &libraries, &read.words, &me.folder);
     let mut facts = Facts {
         hook: Commands::configured(site).is_some(),
         nodes: me.nodes.len(),
@@ -205,13 +204,13 @@ fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options
         starts_steps,
         unsuited,
         no_dmtcp: choice::no_dmtcp(),
-        no_veloc,
         proven: plan.engine.clone(),
         made_by,
         ..Facts::default()
     };
     // Trying it takes a moment, so it is tried only where it may be chosen.
     let criu = choice::may_be_criu(settings, &facts).then(|| criu::find(site, me, runs));
+    facts.no_veloc = choice::may_be_veloc(settings, &facts).then(|| Setup::of(&read.words, &me.folder).err()).flatten();
     facts.no_criu = criu.as_ref().and_then(|found| found.as_ref().err().cloned());
     let (chosen, why) = choice::choose(settings, &facts);
     plan.engine = chosen.map_or("none", options::Engine::as_str).to_string();
@@ -225,13 +224,6 @@ fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options
     facts.is_part.then(|| prospect.protection.cure = PARTS_CURE.to_string());
     let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps, launchers: functions });
     Planned { plan, chosen, settings: None, criu, prospect }
-}
-
-/// Why it is not known where VELOC keeps the program's checkpoints; looked for only where the program may use it.
-fn no_veloc(settings: &Settings, libraries: &BTreeSet<String>, words: &[String], folder: &Path) -> Option<String> {
-    let is_asked = settings.engine == Some(options::Engine::Veloc);
-    let may_be = is_asked || libraries.iter().any(|library| library.starts_with(veloc::LIBRARY));
-    may_be.then(|| Setup::of(words, folder).err()).flatten()
 }
 
 /// CRIU of this node, tried and good.

@@ -77,7 +77,8 @@ pub(super) fn wait(
     files: &Files,
     announced: &Announced,
     before: &Before,
-    (writers, ask_again): (&Ask, &dyn Fn()),
+    writers: &Ask,
+    ask_again: &dyn Fn(),
     limit: Limits,
 ) -> Result<Finished, NotFinished> {
     let (begun, mut again) = (Instant::now(), limit.again);

@@ -27,9 +27,14 @@ pub(super) fn part(file_name: &str) -> Option<(Key, u64)> {
     (!name.is_empty()).then_some(((name.to_string(), number(version)?), number(rank)?))
 }
 
+/// The name of the file of a rank.
+pub(super) fn file_name((name, version): &Key, rank: u64) -> String {
+    format!("{name}-{rank}-{version}.dat")
+}
+
 /// Where the file of a rank is.
-pub(super) fn path(folder: &Path, (name, version): &Key, rank: u64) -> PathBuf {
-    folder.join(format!("{name}-{rank}-{version}.dat"))
+pub(super) fn path(folder: &Path, key: &Key, rank: u64) -> PathBuf {
+    folder.join(file_name(key, rank))
 }
 
 /// What is in a folder now; nothing where there is none yet.

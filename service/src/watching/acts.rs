@@ -353,14 +353,18 @@ impl Acts {
     }
 
     fn resume(&self, name: &str) -> Result<()> {
-        let node = self.slurm.node(name)?;
-        let is_ours = |n: &&slurm::Node| n.state == "DOWN" && n.reason.starts_with(OURS);
-        let is_drained = node.as_ref().is_some_and(|n| n.has_flag(DRAIN));
-        if is_drained {
-            tracing::warn!(node = name, "a node that was set down is well again, and stays drained, as it was before");
-        } else if node.as_ref().filter(is_ours).is_some() {
-            tracing::info!(node = name, "a node that was set down is well again");
-            audit::note(By::Service, Act::NodeResume, (0, name), "it is well", self.slurm.node_resume(name))?;
+        match self.slurm.node(name)? {
+            Some(node) if node.has_flag(DRAIN) => {
+                tracing::warn!(
+                    node = name,
+                    "a node that was set down is well again, and stays drained, as it was before"
+                );
+            }
+            Some(node) if node.state == "DOWN" && node.reason.starts_with(OURS) => {
+                tracing::info!(node = name, "a node that was set down is well again");
+                audit::note(By::Service, Act::NodeResume, (0, name), "it is well", self.slurm.node_resume(name))?;
+            }
+            _ => {}
         }
         self.watching.downs.lock().forget(name);
         Ok(self.watching.keep_node(name)?)
@@ -397,7 +401,7 @@ impl Acts {
             return Ok(());
         }
         let been_on: Vec<String> = self.store.lock().nodes_of(&run.key)?.into_iter().collect();
-        let refused = |n: &slurm::Node| n.has_flag("DRAIN") && n.reason.starts_with(DUPLICATE);
+        let refused = |n: &slurm::Node| n.has_flag(DRAIN) && n.reason.starts_with(DUPLICATE);
         let drained: Vec<slurm::Node> = self.known_nodes(&been_on)?.into_iter().filter(refused).collect();
         if drained.is_empty() {
             tracing::warn!(job = run.job, reason = job.reason, "the launch of a job has failed: it stays held");

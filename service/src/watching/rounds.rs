@@ -6,7 +6,7 @@ use crate::accounting::Accounting;
 use crate::history;
 use anyhow::Result;
 use listener::now_s;
-use protocol::Held;
+use protocol::{Held, LATEST_SIGNAL};
 use slurm::{Job, JobState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,9 +27,6 @@ const ASK_OUT_S: f64 = 30.0;
 /// Signal of a job whose script was killed.
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
-
-/// How long after the begin of a life of a job a signal may still come that Slurm meant for the life before, s.
-const LATEST_SIGNAL_S: f64 = 75.0;
 
 /// Time between two looks for nodes that are well and still down in Slurm by our doing, s.
 const RESUME_S: f64 = 1.0;
@@ -247,7 +244,7 @@ fn ended_by(job: &Job, signal: i32) -> bool {
 /// not deliver to its node before: no wrapper was there yet to tell them apart.
 fn is_short(job: &Job) -> bool {
     let lasted_s = job.start_s.zip(job.end_s).map(|(start_s, end_s)| end_s - start_s);
-    job.restarts > 0 && lasted_s.is_some_and(|lasted_s| lasted_s < LATEST_SIGNAL_S)
+    job.restarts > 0 && lasted_s.is_some_and(|lasted_s| lasted_s < LATEST_SIGNAL.as_secs_f64())
 }
 
 /// What a job is doing, by Slurm's word at `now_s`.
