@@ -8,7 +8,7 @@ use crate::frequency::Setting;
 use crate::lease::{self, Holder};
 use crate::metering::{Metering, Meters, reading};
 use config::Site;
-use listener::health::part;
+use listener::health::{SelfLook, part};
 use listener::now_s;
 use parking_lot::Mutex;
 use protocol::{Beat, BeatReply, Fingerprint, Health, Part, Storage};
@@ -34,7 +34,7 @@ pub(crate) struct Heart {
     pub lease: Arc<Holder>,
     pub setting: Arc<Setting>,
     pub published: Published,
-    pub health: Arc<Mutex<Health>>,
+    pub looks: Arc<SelfLook>,
     pub started_s: f64,
     pub fingerprint: Mutex<Option<Fingerprint>>,
     /// Checkpoint engines that are installed here; none before the first look.
@@ -146,7 +146,7 @@ impl Heart {
             ("munge".to_string(), part(munge.map(|()| "answers".to_string()))),
             ("energy".to_string(), Part { ok: true, text: source }),
         ]);
-        *self.health.lock() = Health { ok: parts.values().all(|p| p.ok), parts };
+        self.looks.keep(Health { ok: parts.values().all(|p| p.ok), parts });
     }
 
     fn beat(&self, meters: &Meters, url: &str) -> Beat {

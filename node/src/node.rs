@@ -20,12 +20,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json};
 use config::Site;
+use listener::health::SelfLook;
 use listener::metrics::{self, Family};
 use listener::{Access, Document, Gate, Hidden, Limits, Listener, Refusal, Route, Users, blocking, now_s};
 use parking_lot::Mutex;
-use protocol::{Batch, Delivered, Health, NodeReading};
+use protocol::{Batch, Delivered, NodeReading};
 use slurm::Slurm;
-use std::collections::BTreeMap;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path as FilePath, PathBuf};
@@ -38,6 +38,9 @@ use wire::{Client, Munge, Peer};
 
 /// Longest wait for the controller.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// For how long what this service saw of itself counts, beyond the time for which it may be silent.
+const LOOKED_FOR: Duration = Duration::from_secs(30);
 
 /// Longest wait for the controller to store what the spool holds.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(30);
@@ -60,7 +63,7 @@ struct Parts {
     setting: Arc<Setting>,
     looker: Arc<Looker>,
     spool: Arc<Spool>,
-    health: Arc<Mutex<Health>>,
+    looks: Arc<SelfLook>,
     rest: Arc<Rest>,
 }
 
@@ -73,7 +76,7 @@ macro_rules! parts {
         }
     )*};
 }
-parts!(metering: Metering, lease: Holder, setting: Setting, looker: Looker, spool: Spool, health: Mutex<Health>, rest: Rest);
+parts!(metering: Metering, lease: Holder, setting: Setting, looker: Looker, spool: Spool, looks: SelfLook, rest: Rest);
 
 /// Serves until told to stop.
 ///
@@ -138,7 +141,8 @@ fn begin(site: &Site, metering: Arc<Metering>, munge: Munge, url: String) -> Res
         runs: site.runs.clone(),
         walks: Walks::default(),
     });
-    let health = Arc::new(Mutex::new(Health { ok: false, parts: BTreeMap::new() }));
+    // A node that rests looks at itself when it beats.
+    let looks = Arc::new(SelfLook::new(LOOKED_FOR + Duration::from_secs_f64(site.node.idle_beat_s)));
     let rest = Arc::new(Rest::default());
     let heart = Arc::new(Heart {
         site: site.clone(),
@@ -147,7 +151,7 @@ fn begin(site: &Site, metering: Arc<Metering>, munge: Munge, url: String) -> Res
         lease: lease.clone(),
         setting: setting.clone(),
         published: Published::new(own.capabilities.clone(), name),
-        health: health.clone(),
+        looks: looks.clone(),
         started_s: now_s(),
         fingerprint: Mutex::default(),
         engines: Mutex::default(),
@@ -167,7 +171,7 @@ fn begin(site: &Site, metering: Arc<Metering>, munge: Munge, url: String) -> Res
     spawn(move || holding.hold_for_ever());
     spawn(move || pmix.clear_up(&ended));
     spawn(move || heart.beat_for_ever(&to_hear, &url));
-    Ok(Parts { metering, lease, setting, looker, spool, health, rest })
+    Ok(Parts { metering, lease, setting, looker, spool, looks, rest })
 }
 
 /// Method and path of every route.
@@ -234,8 +238,8 @@ struct Which {
     restart: Option<u32>,
 }
 
-async fn healthz(State(health): State<Arc<Mutex<Health>>>) -> Response {
-    listener::health::tell(&health.lock())
+async fn healthz(State(looks): State<Arc<SelfLook>>) -> Response {
+    looks.tell()
 }
 
 /// What a job has used here. Somebody else's job looks like one that was never here.

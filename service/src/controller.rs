@@ -22,7 +22,7 @@ use anyhow::{Context, Result};
 use broker::Broker;
 use config::Site;
 use lead::Lead;
-use listener::health::part;
+use listener::health::{SelfLook, part};
 use listener::{Gate, Limits, Listener, Sessions, Turns, Users, now_s};
 use parking_lot::Mutex;
 use protocol::{Health, Part};
@@ -36,6 +36,9 @@ use wire::Munge;
 
 /// Time between two looks at what this service itself needs.
 const LOOK_AT_SELF: Duration = Duration::from_secs(10);
+
+/// For how long what it saw counts.
+const LOOKED_FOR: Duration = Duration::from_secs(30);
 
 /// After how many of those slurmctld is asked for its user, and accounting for its operators.
 const ASK_SLURM: u64 = 6;
@@ -154,7 +157,7 @@ fn all(site: &Arc<Site>, slurm: &Slurm, store: &Arc<Mutex<Store>>, reader: &Arc<
         writer: Arc::new(Writer::start(store.clone())),
         planning: Arc::new(Planning { turns: Turns::new(1), latency: Latency::default() }),
         counts: Arc::new(Counts::default()),
-        health: Arc::new(Mutex::new(Health { ok: false, parts: BTreeMap::new() })),
+        self_look: Arc::new(SelfLook::new(LOOKED_FOR)),
         broker: Arc::new(broker),
         sessions: Arc::new(Sessions::new(routes::BEATS)),
         reporter: Arc::new(reporter),
@@ -175,13 +178,13 @@ fn look_at_self_for_ever(of: &All, munge: &Munge, slurm: &Slurm, lead: &Lead) {
             slurm_is = part(look_at_slurm(&of.access, slurm));
         }
         let mut parts = BTreeMap::from([
-            ("store".to_string(), part(of.store.lock().write(&[]).map(|_| "writable".to_string()))),
+            ("store".to_string(), part(of.store.lock().probe().map(|()| "writable".to_string()))),
             ("munge".to_string(), part(munge.encode(b"").map(|_| "answers".to_string()))),
             ("slurm".to_string(), slurm_is.clone()),
             ("nodes".to_string(), Part { ok: true, text: of.watching.in_words() }),
         ]);
         parts.extend(lead.standby().map(|standby| ("standby".to_string(), standby)));
-        *of.health.lock() = Health { ok: parts.values().all(|p| p.ok), parts };
+        of.self_look.keep(Health { ok: parts.values().all(|p| p.ok), parts });
         if let Err(e) = of.calibrations.refresh() {
             tracing::warn!(error = format!("{e:#}"), "the calibrations cannot be read");
         }

@@ -13,9 +13,9 @@ use crate::watching::{Looks, Watching};
 use axum::extract::FromRef;
 use broker::Broker;
 use config::Site;
+use listener::health::SelfLook;
 use listener::{Sessions, Turns, Users};
 use parking_lot::Mutex;
-use protocol::Health;
 use std::sync::Arc;
 use store::{Readers, Store, Writer};
 
@@ -60,7 +60,7 @@ parts! {
     ended: Ended,
     planning: Planning,
     counts: Counts,
-    health: Mutex<Health>,
+    self_look: SelfLook,
     sessions: Sessions,
 }
 

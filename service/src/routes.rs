@@ -23,13 +23,13 @@ use axum::routing::{get, post};
 use axum::{Extension, Json};
 use broker::Broker;
 use config::Site;
+use listener::health::SelfLook;
 use listener::{
     Access, Answer, BodyBytes, Document, OfSession, Refusal, Route, absent, blocking, forbidden, now_s, version,
 };
 use parking_lot::Mutex;
 use protocol::{
-    Batch, Beat, BeatReply, Delivered, Event, Health, NodeFailure, Plan, PlanRequest, Record, RunAccount, RunHealth,
-    RunKey,
+    Batch, Beat, BeatReply, Delivered, Event, NodeFailure, Plan, PlanRequest, Record, RunAccount, RunHealth, RunKey,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,8 +69,8 @@ pub(crate) fn controller() -> Vec<Route<Parts>> {
     ]
 }
 
-async fn healthz(State(health): State<Arc<Mutex<Health>>>) -> Response {
-    listener::health::tell(&health.lock())
+async fn healthz(State(looks): State<Arc<SelfLook>>) -> Response {
+    looks.tell()
 }
 
 async fn beats(
@@ -242,7 +242,8 @@ async fn health(
             // Slurm has not said yet that the job is this run's.
             nodes.iter_mut().for_each(|h| h.job = None);
         }
-        let lent = nodes.iter_mut().filter(|h| broker.has_lent(&run, &h.node));
+        let lent =
+            nodes.iter_mut().filter(|h| broker.has_lent(&run, &h.node) || watching.has_given_back(&run, &h.node));
         lent.for_each(|h| (h.dead, h.doomed, h.booted_s) = (false, false, None));
         Ok(RunHealth { news, nodes, orders })
     });

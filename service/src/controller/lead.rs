@@ -50,7 +50,7 @@ impl Lead {
         );
         if let Some(lead) = lead.clone() {
             std::thread::spawn(move || {
-                lead.renew_for_ever();
+                lead.renew_for_ever(has_standby);
                 tracing::error!(
                     "another controller has taken the lead, or may have: this one begins again, as its standby"
                 );

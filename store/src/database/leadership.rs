@@ -118,8 +118,9 @@ impl Leadership {
     }
 
     /// Renews the lease until another controller has taken it, or may have: where there is a standby, one that reaches MariaDB
-    /// no more is not answered by nodes and clients in its place. A lead that was given up is renewed no more, for ever.
-    pub fn renew_for_ever(&self) {
+    /// no more is not answered by nodes and clients in its place. A standby that waits no more, as one of an earlier name of this
+    /// host, counts only where the site `has_standby`. A lead that was given up is renewed no more, for ever.
+    pub fn renew_for_ever(&self, has_standby: bool) {
         loop {
             match self.renew() {
                 _ if self.is_given_up() => {}
@@ -127,7 +128,8 @@ impl Leadership {
                 Ok(false) => return,
                 Err(e) => {
                     tracing::warn!(%e, "the lease of the controller cannot be renewed");
-                    if self.standby().is_some() && !self.is_confirmed() {
+                    let may_be_taken = self.standby().is_some_and(|(_, is_there)| is_there || has_standby);
+                    if may_be_taken && !self.is_confirmed() {
                         return;
                     }
                 }

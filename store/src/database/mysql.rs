@@ -1,6 +1,7 @@
 //! MariaDB's side of the store: the session, and what differs from SQLite's words.
 
 use crate::error::{At, Error, Result};
+use mysql::consts::ColumnType;
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder, Params};
 use rusqlite::types::{FromSql, Value, ValueRef};
@@ -222,8 +223,13 @@ impl Translated {
 /// The value of a column.
 pub fn get<T: FromSql>(row: &mysql::Row, column: usize) -> Result<T> {
     let other = |found: String| Error::Column { column, found, wanted: std::any::type_name::<T>() };
+    let kind = row.columns_ref().get(column).map(mysql::Column::column_type);
     let value = match row.as_ref(column).ok_or_else(|| other("nothing".to_string()))? {
         mysql::Value::NULL => ValueRef::Null,
+        // What MariaDB adds up of whole numbers is decimal, and comes as text.
+        mysql::Value::Bytes(digits) if kind == Some(ColumnType::MYSQL_TYPE_NEWDECIMAL) => {
+            decimal(digits).ok_or_else(|| other(String::from_utf8_lossy(digits).into_owned()))?
+        }
         mysql::Value::Int(n) => ValueRef::Integer(*n),
         mysql::Value::UInt(n) => ValueRef::Integer(i64::try_from(*n).map_err(|_| other(n.to_string()))?),
         mysql::Value::Float(x) => ValueRef::Real(f64::from(*x)),
@@ -232,6 +238,12 @@ pub fn get<T: FromSql>(row: &mysql::Row, column: usize) -> Result<T> {
         value => return Err(other(format!("{value:?}"))),
     };
     T::column_result(value).map_err(|e| other(e.to_string()))
+}
+
+/// A decimal number: a whole one, if it is one.
+fn decimal(digits: &[u8]) -> Option<ValueRef<'static>> {
+    let digits = std::str::from_utf8(digits).ok()?;
+    digits.parse().map(ValueRef::Integer).or_else(|_| digits.parse().map(ValueRef::Real)).ok()
 }
 
 /// A statement on tables, whose texts are compared byte by byte, as SQLite does.

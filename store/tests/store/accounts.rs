@@ -9,7 +9,7 @@ use protocol::{
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use slurm::JobName;
-use store::account::{Wanted, accounts, summary};
+use store::account::{Wanted, accounts, asked, summary};
 use store::{Store, Value, Write};
 
 #[test]
@@ -439,6 +439,10 @@ fn reports_are_restricted_to_what_is_asked_and_may_be_seen() {
         assert_eq!(count(Wanted { user: Some("nobody'; DROP TABLE runs; --".into()), ..Wanted::default() }, None), 0);
         assert_eq!(count(Wanted { end: Some(50.0), ..Wanted::default() }, None), 0);
         assert_eq!(count(Wanted { start: Some(50.0), state: Some("running".into()), ..Wanted::default() }, None), 2);
+        let size = |uid| asked(store.connection(), &Wanted::default(), uid).expect("their size");
+        assert_eq!((size(None).runs, size(Some(1001)).runs), (2, 1));
+        assert_eq!(size(None).bytes, 2 * size(Some(1001)).bytes);
+        assert!(size(Some(1001)).bytes > 0);
     });
 }
 

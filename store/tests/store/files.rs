@@ -61,7 +61,7 @@ fn a_store_of_the_first_version_is_brought_up_to_date_with_all_it_holds() {
         assert_eq!(told(&store, "7.1").checkpoints.iter().map(|c| c.still_s).collect::<Vec<_>>(), [None]);
         assert_eq!(store.append(&batch("7.1", vec![]), UID).expect("asked"), 1);
     }
-    assert_eq!(version(), 16);
+    assert_eq!(version(), 17);
     let mut store = Store::open(&path).expect("opens");
     store.append(&batch("7.1", records(2, vec![ended("completed")])), UID).expect("goes on");
     assert_eq!(told(&store, "7.1").state, "completed");
