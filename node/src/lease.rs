@@ -39,6 +39,9 @@ struct Kept {
     testimonies: Testimonies,
     /// Where each witness answers.
     urls: BTreeMap<String, String>,
+    /// Lives of which processes may be stopped by us: noted before they are, until they go on.
+    #[serde(default)]
+    stopped: BTreeSet<Incarnation>,
 }
 
 /// The lease of a node, and what it has said of others.
@@ -71,8 +74,8 @@ impl Holder {
             .filter(|k| !boot_id.is_empty() && k.boot_id == boot_id)
             .unwrap_or(Kept { boot_id, ..Kept::default() });
         let frozen = kept.lease.held().filter(|(_, state)| matches!(state, watch::lease::State::Frozen { .. }));
-        let frozen = frozen.map(|(of, _)| of).collect();
-        let lives = Mutex::new(Lives::new(metering.proc_root.clone(), frozen));
+        let stopped = frozen.map(|(of, _)| of).chain(kept.stopped.iter().copied()).collect();
+        let lives = Mutex::new(Lives::new(metering.proc_root.clone(), stopped));
         let holder = Holder {
             kept: Mutex::new(kept),
             file,
@@ -144,6 +147,7 @@ fn boot_id(proc_root: &Path) -> String {
 impl Holder {
     /// Looks after the lease for ever.
     pub(crate) fn hold_for_ever(self: &Arc<Self>) {
+        self.finish();
         loop {
             let now_s = now_s();
             let (actions, changed) = {
@@ -161,6 +165,18 @@ impl Holder {
             }
             self.act(actions);
             std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Lets those go on that an earlier life of this service had stopped, and was to let go on when it was killed.
+    fn finish(&self) {
+        let stopped = self.kept.lock().stopped.clone();
+        for of in stopped {
+            let gone_on = self.go_on(of);
+            if gone_on > 0 {
+                tracing::warn!(job = of.job, processes = gone_on, "a job goes on that was still stopped");
+                audit::done(By::Service, Act::Thaw, (of.job, &self.metering.name), "this service was killed before");
+            }
         }
     }
 
@@ -202,9 +218,15 @@ impl Holder {
     fn freeze(&self, of: Incarnation, and_stepds: bool) {
         let find = |lives: &mut Lives| self.all_of_life(lives, of);
         let mut lives = self.lives.lock();
-        // The controller may have answered since this was decided.
-        if !self.kept.lock().lease.is_frozen(of) {
-            return;
+        {
+            let mut kept = self.kept.lock();
+            // The controller may have answered since this was decided.
+            if !kept.lease.is_frozen(of) {
+                return;
+            }
+            if kept.stopped.insert(of) {
+                self.keep(&kept);
+            }
         }
         let pids = find(&mut lives);
         let stopped = lives.stop(of, &pids, find);
@@ -226,7 +248,12 @@ impl Holder {
             return 0;
         }
         let processes = self.metering.lock().processes.clone();
-        lives.go_on(&processes, of, |pids| self.metering.strays(of.job, pids))
+        let gone_on = lives.go_on(&processes, of, |pids| self.metering.strays(of.job, pids));
+        let mut kept = self.kept.lock();
+        if kept.stopped.remove(&of) {
+            self.keep(&kept);
+        }
+        gone_on
     }
 
     /// Ends what is left of a job's lives up to one; how many processes are left. One whose life is not known is ended
@@ -239,6 +266,7 @@ impl Holder {
         if left == 0 {
             let mut kept = self.kept.lock();
             kept.lease.gone(of);
+            kept.stopped.retain(|stopped| stopped.job != of.job || stopped.restart_count > of.restart_count);
             self.keep(&kept);
         }
         left
