@@ -296,7 +296,9 @@ impl Driver<'_> {
                     }
                 }
                 Some(Happening::Terminate) => {
-                    return self.ended_from_outside();
+                    if let Some(end) = self.asked_to_end() {
+                        return end;
+                    }
                 }
                 Some(Happening::Superseded) => return End::Superseded,
                 // A coordinated run has one group.

@@ -196,6 +196,10 @@ pub trait Child {
     fn start(&mut self, environment: &[(String, String)]) -> Result<(), NotStarted>;
     /// Passes the request to stop on, as Slurm would have.
     fn terminate(&mut self);
+    /// Passes SIGTERM on that is not the end of the job: the script may go on.
+    fn pass_term_on(&mut self) {
+        self.terminate();
+    }
     /// Ends the script, what it started and the job's steps, and waits for that; bounded in time.
     fn stop(&mut self);
     /// Whether nothing of an earlier start goes on anywhere, as far as can be said: then the script may be started again.
@@ -238,7 +242,7 @@ pub trait Cluster {
     fn suspects(&mut self) -> bool;
     /// Why the job is being ended, as Slurm's job state tells it; none while it runs as it should.
     fn cause(&mut self) -> Option<FailureKind>;
-    /// Whether Slurm says that the job runs, and is ended by nobody.
+    /// Whether Slurm says that the job runs, and is ended by nobody; or that its script has failed, which has not ended.
     fn runs_on(&mut self) -> bool;
     /// When the job's time is up, s since the epoch: it may have been changed since the run began. None if that is not known.
     fn end_s(&mut self) -> Option<f64> {

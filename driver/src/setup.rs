@@ -1,6 +1,6 @@
 //! What both drivers are given, how they leave a run, and what they say and write alike.
 
-use crate::ports::NodeCounter;
+use crate::ports::{Cluster, LATEST_SIGNAL, NodeCounter};
 use crate::protection::Prospect;
 use options::Settings;
 use protocol::{Event, FailureKind, Manifest, Plan};
@@ -150,6 +150,32 @@ pub(crate) fn not_by(line: &Manifest, engine: &str) -> Option<String> {
 
 pub(crate) fn rolled_back(from: Option<&Manifest>, finished_s: f64) -> Event {
     Event::RolledBack { to: from.map(|m| m.number), kept_until_s: from.map_or(0.0, |m| m.begun_s).max(finished_s) }
+}
+
+/// What a request to end the job means.
+pub(crate) enum AskedToEnd {
+    /// Slurm did not mean this life of the job: the run goes on, for this reason.
+    ByMistake(&'static str),
+    /// Nobody ends the job: it is a signal for the script.
+    Signal,
+    /// Somebody wants its end.
+    Because(FailureKind),
+}
+
+/// What SIGTERM means to a job whose life has lasted for `life_s`. Where Slurm says that the job runs, it is a signal like any
+/// other (`scancel --signal`, `sbatch --signal`); where Slurm does not say why, a person has ended the job. But what slurmctld could not deliver to a node that was dead it delivers when the node is back, and a later life of the job may have
+/// begun meanwhile.
+pub(crate) fn asked_to_end(cluster: &mut dyn Cluster, setup: &Setup, life_s: f64) -> AskedToEnd {
+    let cause = cluster.cause();
+    if cause.is_none() && cluster.runs_on() {
+        if !setup.was_lost || life_s >= LATEST_SIGNAL.as_secs_f64() {
+            return AskedToEnd::Signal;
+        }
+        let reason = "Slurm has ended this life of the job by what it meant for the one before; the run goes on from its last checkpoint";
+        protocol::say!("joulepoint: {reason}");
+        return AskedToEnd::ByMistake(reason);
+    }
+    AskedToEnd::Because(cause.unwrap_or(FailureKind::Cancelled))
 }
 
 /// State of a run that was ended from outside.

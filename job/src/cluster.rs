@@ -223,6 +223,7 @@ impl Cluster for Job {
         let requeued = job.restarts > self.restart_count;
         match job.state {
             JobState::Running => None,
+            _ if failed_without_its_script(&job) => None,
             _ if job.preempted => Some(FailureKind::Preempted),
             _ if self.has_lost_a_node() => Some(FailureKind::Node),
             JobState::Timeout | JobState::Deadline => Some(FailureKind::Timeout),
@@ -236,8 +237,9 @@ impl Cluster for Job {
     }
 
     fn runs_on(&mut self) -> bool {
+        let goes_on = |job: &slurm::Job| job.state == JobState::Running || failed_without_its_script(job);
         self.job != 0
-            && matches!(self.slurm.job(self.job), Ok(Some(job)) if job.state == JobState::Running && job.restarts == self.restart_count)
+            && matches!(self.slurm.job(self.job), Ok(Some(job)) if goes_on(&job) && job.restarts == self.restart_count)
     }
 
     fn end_s(&mut self) -> Option<f64> {
@@ -254,6 +256,15 @@ impl Cluster for Job {
     fn requeue_held(&mut self) -> Result<(), String> {
         persistently(|| self.slurm.requeue_held(self.job)).map_err(|e| e.to_string())
     }
+}
+
+/// Slurm's reason for the end of a job whose script had an exit code.
+const BY_EXIT_CODE: &str = "NonZeroExitCode";
+
+/// Whether Slurm says that the job's script has failed: this wrapper, which asks, is it and has not ended. slurmctld says so
+/// where a slurmd refuses a launch, such as that of the life before on a node that is back.
+fn failed_without_its_script(job: &slurm::Job) -> bool {
+    matches!(job.state, JobState::Failed | JobState::Completing) && job.reason == BY_EXIT_CODE
 }
 
 /// Asks a daemon without which the run would end here: one that starts again is back in seconds.

@@ -264,6 +264,11 @@ impl Child for Script {
         processes::signal(self.tree.script(), libc::SIGCONT);
     }
 
+    fn pass_term_on(&mut self) {
+        let script = self.tree.is_asked(libc::SIGTERM);
+        self.tree.pass_on(libc::SIGTERM, script);
+    }
+
     fn stop(&mut self) {
         self.tries.void();
         self.calls.iter().for_each(Calls::close);

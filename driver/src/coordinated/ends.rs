@@ -1,10 +1,10 @@
 //! How an attempt of the script ends: by itself, by a crash, with a node, or because somebody wants it; and what follows.
 
 use super::{Driver, End, LAST_FILES_LIMIT_S};
-use crate::ports::{Happening, LATEST_SIGNAL, by_signal};
+use crate::ports::{Happening, by_signal};
 use crate::setup::{
-    COMPLETED, EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED, VERDICT_LIMIT_S, ended_as,
-    failure,
+    AskedToEnd, COMPLETED, EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED, VERDICT_LIMIT_S,
+    asked_to_end, ended_as, failure,
 };
 use policy::decide::Why;
 use protocol::{Event, FailureKind, Messages, Phase};
@@ -36,7 +36,9 @@ impl Driver<'_> {
                     }
                 }
                 Some(Happening::Terminate) => {
-                    return Some(self.ended_from_outside());
+                    if let Some(end) = self.asked_to_end() {
+                        return Some(end);
+                    }
                 }
                 Some(Happening::Checkpointed(result)) => {
                     if let Some(end) = self.checkpointed(result) {
@@ -84,7 +86,9 @@ impl Driver<'_> {
                     }
                 }
                 Some(Happening::Terminate) => {
-                    return Some(self.ended_from_outside());
+                    if let Some(end) = self.asked_to_end() {
+                        return Some(end);
+                    }
                 }
                 Some(Happening::Ordered(order)) => self.ordered(order),
                 Some(Happening::Superseded) => return Some(End::Superseded),
@@ -190,19 +194,20 @@ impl Driver<'_> {
         Some(End::Requeue(FailureKind::Node))
     }
 
-    /// Somebody asked the job to end; a reason that Slurm does not tell is a person's. But what slurmctld could not deliver to a node
-    /// that was dead it delivers when the node is back, and there a later life of the job may have begun meanwhile.
-    pub(super) fn ended_from_outside(&mut self) -> End {
-        let cause = self.ports.cluster.cause();
-        let is_young = self.setup.was_lost && self.ports.clock.now_s() < self.life_s + LATEST_SIGNAL.as_secs_f64();
-        if cause.is_none() && is_young && self.ports.cluster.runs_on() {
-            let reason = "Slurm has ended this life of the job by what it meant for the one before; the run goes on from its last checkpoint";
-            protocol::say!("joulepoint: {reason}");
-            self.decided("requeue", reason);
-            self.give_up();
-            return End::Requeue(FailureKind::Requeued);
+    /// SIGTERM has come. None if the script has got it, and the run goes on.
+    pub(super) fn asked_to_end(&mut self) -> Option<End> {
+        match asked_to_end(&mut *self.ports.cluster, self.setup, self.ports.clock.now_s() - self.life_s) {
+            AskedToEnd::ByMistake(reason) => {
+                self.decided("requeue", reason);
+                self.give_up();
+                Some(End::Requeue(FailureKind::Requeued))
+            }
+            AskedToEnd::Signal => {
+                self.ports.child.pass_term_on();
+                None
+            }
+            AskedToEnd::Because(kind) => Some(End::Terminated(kind)),
         }
-        End::Terminated(cause.unwrap_or(FailureKind::Cancelled))
     }
 
     /// Slurm or a person ends the job: write down why, let the script leave.
@@ -217,7 +222,7 @@ impl Driver<'_> {
         if self.exited.is_none() {
             self.ports.child.terminate();
         }
-        let limit_s = now_s + LEAVE_LIMIT_S;
+        let mut limit_s = now_s + LEAVE_LIMIT_S;
         let code = loop {
             if let Some(code) = self.exited {
                 break code;
@@ -227,6 +232,8 @@ impl Driver<'_> {
                 Some(Happening::Ordered(order)) => self.ordered(order),
                 Some(Happening::Superseded) => return self.abandon(),
                 Some(_) => {}
+                // Nobody has ended it, after all.
+                None if self.ports.child.runs() && self.ports.cluster.cause().is_none() => limit_s += LEAVE_LIMIT_S,
                 None => break 143,
             }
         };

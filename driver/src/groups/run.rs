@@ -15,8 +15,8 @@ use crate::orders::Desk;
 use crate::ports::{Happening, Unprepared};
 use crate::protection::{EXIT_NOT_PROTECTED, Guard};
 use crate::setup::{
-    COMPLETED, EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, LONGEST_CUT_S, Limit, Outcome, SUPERSEDED, Setup,
-    ended_as, failure, rolled_back,
+    AskedToEnd, COMPLETED, EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, LONGEST_CUT_S, Limit, Outcome,
+    SUPERSEDED, Setup, asked_to_end, ended_as, failure, rolled_back,
 };
 use protocol::{Event, FailureKind, Manifest, Phase};
 use std::collections::{BTreeMap, BTreeSet};
@@ -204,10 +204,7 @@ impl Groups<'_> {
                 answers.append(&mut self.desk.refuse_restarts(NO_RESTART));
                 self.note(answers);
             }
-            Happening::Terminate => {
-                let kind = self.ports.cluster.cause().unwrap_or(FailureKind::Cancelled);
-                return Some(self.terminated(kind));
-            }
+            Happening::Terminate => return self.asked_to_end(),
             Happening::Superseded => self.is_superseded = true,
             // Engines of groups tell no such thing.
             Happening::Checkpointed(_)
@@ -434,6 +431,22 @@ impl Groups<'_> {
         self.leave(if code == 0 { COMPLETED } else { "failed" }, code)
     }
 
+    /// SIGTERM has come. None if the script has got it, and the run goes on.
+    fn asked_to_end(&mut self) -> Option<Outcome> {
+        match asked_to_end(&mut *self.ports.cluster, self.setup, self.ports.clock.now_s() - self.started_s) {
+            AskedToEnd::ByMistake(reason) => {
+                self.decided("requeue", reason);
+                self.give_all_up(reason);
+                Some(self.requeue(&Then::Vacate { kind: FailureKind::Requeued, reason: reason.to_string() }))
+            }
+            AskedToEnd::Signal => {
+                self.ports.child.pass_term_on();
+                None
+            }
+            AskedToEnd::Because(kind) => Some(self.terminated(kind)),
+        }
+    }
+
     /// Slurm or a person ends the job: write down why, let the script leave.
     fn terminated(&mut self, kind: FailureKind) -> Outcome {
         let kind = self.desk.cause(kind);
@@ -447,7 +460,7 @@ impl Groups<'_> {
         let reason = format!("the job is ended from outside: {}", kind.as_str());
         self.note(vec![failure(kind, None, now_s, now_s, &reason)]);
         self.ports.child.terminate();
-        let limit_s = now_s + LEAVE_LIMIT_S;
+        let mut limit_s = now_s + LEAVE_LIMIT_S;
         let code = loop {
             match self.ports.clock.wait(limit_s) {
                 Some(Happening::Exited { code }) => break code,
@@ -457,6 +470,8 @@ impl Groups<'_> {
                 }
                 Some(Happening::Superseded) => self.is_superseded = true,
                 Some(_) => {}
+                // Nobody has ended it, after all.
+                None if self.ports.child.runs() && self.ports.cluster.cause().is_none() => limit_s += LEAVE_LIMIT_S,
                 None => break 143,
             }
         };
