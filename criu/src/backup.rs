@@ -1,7 +1,7 @@
 //! Copies files that a restore is about to write over, or what was added to them: another program may have written to them
 //! since the dump.
 
-use crate::frozen::{copy_with_holes, is_others_as_it_was};
+use archive::{copy_with_holes, is_others_as_it_was};
 use openfiles::by_size::{self, aside, keep_tail, lost};
 use openfiles::held::is_lost;
 use std::collections::BTreeSet;
@@ -24,6 +24,10 @@ pub fn keep_changed(archive: &Path, cut_off: &Path, left: &BTreeSet<&Path>) -> i
     for entry in archive.entries()? {
         let mut entry = entry?;
         let target = Path::new("/").join(entry.path()?);
+        // Its content is that of a name before.
+        if entry.header().entry_type().is_hard_link() {
+            continue;
+        }
         let (bytes, modified_s) = (entry.size(), entry.header().mtime()?);
         if is_lost(&target) || left.contains(&*target) || is_others_as_it_was(&target, bytes, modified_s) {
             continue;

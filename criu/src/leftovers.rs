@@ -3,7 +3,7 @@
 //!
 //! Files that another job of the user made meanwhile are included too; a restore never replaces an existing file.
 
-use crate::frozen::make_fifo;
+use archive::make_fifo;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use openfiles::held::COMMON;
 use std::collections::BTreeSet;

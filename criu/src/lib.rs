@@ -5,7 +5,7 @@
 //! ([`dumping`]) when a [`client`] asks on its socket, or the driver of a job on the [`line`] to each task of a step.
 //!
 //! A checkpoint has more than CRIU's images: [`frozen`] saves the [`files`] that the program writes while it stands still,
-//! in memory ([`staging`]) if there is enough; [`flush`] brings all of it to disk afterwards. A restore that writes over
+//! in memory ([`staging`]) if there is enough, and puts the [`inputs`] back that it reads; [`flush`] brings all of it to disk afterwards. A restore that writes over
 //! files of others makes a [`backup`] of them first. [`damage`] tells whether a killed CRIU has hurt the program. [`probe`]
 //! tells whether all this works on a machine. What a program has on GPUs, and the relay of MPI ranks, it lets go for a dump
 //! ([`release`](dumping::release)). The ranks of an MPI program over several nodes have a relay beside each sandbox
@@ -19,6 +19,7 @@ pub mod dumping;
 pub mod fallback;
 pub mod frozen;
 pub mod init;
+mod inputs;
 pub mod leftovers;
 pub mod line;
 mod network;

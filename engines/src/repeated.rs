@@ -26,7 +26,9 @@ impl From {
         let (mut own, mut others): (BTreeSet<PathBuf>, _) = (self.outputs.iter().cloned().collect(), BTreeSet::new());
         for frozen in self.frozen.iter().filter_map(|program| frozen::read(program).ok()) {
             own.extend(frozen.written.into_iter().filter(|file| !file.stays).map(|file| file.path));
+            own.extend(frozen.read.into_iter().map(|file| file.path));
             others.extend(frozen.folders);
+            others.extend(frozen.needed.iter().map(|folder| folder.path().to_path_buf()));
         }
         Look { folder: folder.to_path_buf(), others, since_s: self.since_s, run: self.run, own }
     }

@@ -4,7 +4,7 @@ use driver::Repeated;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,6 +31,11 @@ pub struct Look {
     pub own: BTreeSet<PathBuf>,
 }
 
+/// What a link of the user's leads to, if that is the user's, too.
+fn of_user(link: &Path) -> Option<fs::Metadata> {
+    fs::metadata(link).ok().filter(|found| found.uid() == nix::unistd::getuid().as_raw())
+}
+
 impl Look {
     /// The look, on a thread of its own: a file system that hangs must not keep a run from going on.
     pub fn within_limit(self) -> Repeated {
@@ -46,7 +51,9 @@ impl Look {
         let (until, mut looked_at) = (Instant::now() + LONGEST_LOOK, 0);
         let device = |path: &PathBuf| fs::metadata(path).ok().map(|m| m.dev());
         // Of folders within each other the outer one is enough; what is around the job's own is too much.
-        let others: Vec<&PathBuf> = self.others.iter().filter(|path| !self.folder.starts_with(path)).collect();
+        let is_of_run = |path: &Path| !self.run.as_os_str().is_empty() && path.starts_with(&self.run);
+        let is_place = |path: &&PathBuf| !self.folder.starts_with(path) && !is_of_run(path);
+        let others: Vec<&PathBuf> = self.others.iter().filter(is_place).collect();
         let is_within = |path: &PathBuf, of: &PathBuf| path != of && path.starts_with(of);
         let is_outer =
             |path: &&&PathBuf| !path.starts_with(&self.folder) && !others.iter().any(|of| is_within(path, of));
@@ -55,6 +62,7 @@ impl Look {
         let mut found = Repeated::default();
         // The job's own first.
         folders.reverse();
+        let mut known: BTreeSet<(u64, u64)> = BTreeSet::new();
         while let Some((next, device)) = folders.pop() {
             for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
                 let path = entry.path();
@@ -65,7 +73,8 @@ impl Look {
                 }
                 let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
                 let is_ours = entry.file_name().to_string_lossy().contains(".joulepoint-aside-");
-                if is_ours || self.own.contains(&path) || self.run.starts_with(&path) || metadata.dev() != device {
+                let is_runs = self.run.starts_with(&path) || is_of_run(&path);
+                if is_ours || is_runs || self.own.contains(&path) || metadata.dev() != device {
                     continue;
                 }
                 // A folder changes with what is made, renamed and removed in it, a file also with its content.
@@ -80,8 +89,10 @@ impl Look {
                         found.names.push(if metadata.is_dir() { name + "/" } else { name });
                     }
                 }
-                if metadata.is_dir() {
-                    folders.push((path, device));
+                // A folder of the user's that a link leads to, too, such as one on scratch storage.
+                let below = if metadata.is_symlink() { of_user(&path) } else { Some(metadata) };
+                if let Some(below) = below.filter(|m| m.is_dir() && known.insert((m.dev(), m.ino()))) {
+                    folders.push((path, below.dev()));
                 }
             }
         }

@@ -68,12 +68,16 @@ impl Identity {
         let command = argv.first().map(|a| a.rsplit('/').next().unwrap_or(a).to_string());
         let nodes = get("SLURM_JOB_NODELIST").and_then(|l| slurm::expand_nodelist(&l).ok());
         let home = user.as_ref().map(|u| u.dir.to_string_lossy().into_owned());
-        let job = get("SLURM_JOB_ID").and_then(|v| v.parse().ok());
+        let job: Option<u32> = get("SLURM_JOB_ID").and_then(|v| v.parse().ok());
         Identity {
             job,
             restart_count: get("SLURM_RESTART_COUNT").and_then(|v| v.parse().ok()).unwrap_or(0),
             cluster: get("SLURM_CLUSTER_NAME").unwrap_or_else(|| host.clone()),
-            user: user.map_or_else(|| nix::unistd::getuid().to_string(), |u| u.name),
+            // A node that cannot ask for names at the moment must not take the user for another.
+            user: job
+                .and_then(|_| get("SLURM_JOB_USER"))
+                .or(user.map(|u| u.name))
+                .unwrap_or_else(|| nix::unistd::getuid().to_string()),
             account: get("SLURM_JOB_ACCOUNT").unwrap_or_default(),
             partition: get("SLURM_JOB_PARTITION").unwrap_or_default(),
             job_name: get("SLURM_JOB_NAME").or(command).unwrap_or_default(),

@@ -64,6 +64,9 @@ pub enum NotBack {
         /// Bytes now.
         now: u64,
     },
+    /// It is read, and was removed or changed.
+    #[error("{} was removed or changed after the checkpoint, which has no copy of it", .0.display())]
+    Changed(PathBuf),
     /// Nothing of that name, or in its folder, is it.
     #[error("{} is another file than at the checkpoint, or none, and no other in its folder is that one", .0.display())]
     Gone(PathBuf),
@@ -98,10 +101,15 @@ pub fn written(
 }
 
 impl KnownBy {
-    fn of(path: &Path, bytes: u64, may_be_written_over: bool) -> Option<KnownBy> {
+    pub(crate) fn of(path: &Path, bytes: u64, may_be_written_over: bool) -> Option<KnownBy> {
         let inode = fs::symlink_metadata(path).ok()?.ino();
         let end = if may_be_written_over { None } else { end(path, bytes).ok() };
         Some(KnownBy { inode, end: end.unwrap_or_default() })
+    }
+
+    /// Whether a file that was found is it, with more at its end.
+    pub(crate) fn is_of(&self, path: &Path, found: &Metadata, bytes: u64) -> bool {
+        found.ino() == self.inode && found.len() > bytes && end(path, bytes).is_ok_and(|end| end == self.end)
     }
 }
 
@@ -145,13 +153,27 @@ impl Written {
         Ok(back)
     }
 
-    /// Gives the file its name again, if it has another now; one that has its name is set aside.
-    fn name_back(&self) -> Result<Option<String>, NotBack> {
+    /// Whether the file can be taken back; nothing is changed.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check(&self) -> Result<(), NotBack> {
+        if self.is_left() || self.known_by.is_none() {
+            return Ok(());
+        }
+        let at = |source| NotBack::Storage { path: self.path.clone(), source };
+        let found = fs::symlink_metadata(self.find()?.as_ref().unwrap_or(&self.path)).map_err(at)?;
+        match found.len() < self.bytes {
+            true => Err(NotBack::Shorter { path: self.path.clone(), then: self.bytes, now: found.len() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Which other name the file has now, if it has.
+    fn find(&self) -> Result<Option<PathBuf>, NotBack> {
         let path = &self.path;
         let at = |source| NotBack::Storage { path: path.clone(), source };
-        let (Some(known_by), Some(folder), Some(name)) = (&self.known_by, path.parent(), path.file_name()) else {
-            return Ok(None);
-        };
+        let (Some(known_by), Some(folder)) = (&self.known_by, path.parent()) else { return Ok(None) };
         let found = there(path).map_err(at)?;
         let is_it = |path: &Path, found: &Metadata| -> io::Result<bool> {
             let is_long_enough = found.is_file() && found.len() >= self.bytes;
@@ -165,24 +187,30 @@ impl Written {
         for entry in fs::read_dir(folder).map_err(at)?.flatten().filter(|entry| entry.ino() == known_by.inode) {
             let other = entry.path();
             let Some(is) = there(&other).map_err(at)?.filter(|_| other != *path) else { continue };
-            if !is_it(&other, &is).map_err(at)? {
-                continue;
+            if is_it(&other, &is).map_err(at)? {
+                return Ok(Some(other));
             }
-            let mut set_aside = String::new();
-            if let Some(found) = &found {
-                let aside = aside(&name.to_string_lossy(), found);
-                fs::rename(path, folder.join(&aside)).map_err(at)?;
-                set_aside = format!("; what had that name since is {aside}");
-            }
-            fs::rename(&other, path).map_err(at)?;
-            let said = format!("{} is {} again, as at the checkpoint{set_aside}", other.display(), path.display());
-            return Ok(Some(said));
         }
         // Not every file system gives a file the same number each time.
         match &found {
             Some(found) if !known_by.end.is_empty() && is_it(path, found).map_err(at)? => Ok(None),
             _ => Err(NotBack::Gone(path.clone())),
         }
+    }
+
+    /// Gives the file its name again, if it has another now; one that has its name is set aside.
+    fn name_back(&self) -> Result<Option<String>, NotBack> {
+        let path = &self.path;
+        let at = |source| NotBack::Storage { path: path.clone(), source };
+        let Some(other) = self.find()? else { return Ok(None) };
+        let mut set_aside = String::new();
+        if let Some(found) = there(path).map_err(at)? {
+            let aside = aside(&path.file_name().unwrap_or_default().to_string_lossy(), &found);
+            fs::rename(path, path.with_file_name(&aside)).map_err(at)?;
+            set_aside = format!("; what had that name since is {aside}");
+        }
+        fs::rename(&other, path).map_err(at)?;
+        Ok(Some(format!("{} is {} again, as at the checkpoint{set_aside}", other.display(), path.display())))
     }
 }
 
@@ -266,7 +294,10 @@ fn has_one(path: &Path, numbers: &[u64]) -> bool {
 }
 
 /// Keeps others from taking files back until it is dropped.
-fn lock(folder: &Path) -> io::Result<File> {
+///
+/// # Errors
+/// What the file system says.
+pub fn lock(folder: &Path) -> io::Result<File> {
     make_private(folder)?;
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.join(".lock"))?;
     file.lock()?;
@@ -303,7 +334,8 @@ mod tests {
 
     fn noted(path: &Path, stays: bool) -> Written {
         let bytes = fs::metadata(path).unwrap().len();
-        let file = InHand { path: path.to_path_buf(), bytes, writing: Writing::Adds, reads: false };
+        let file =
+            InHand { path: path.to_path_buf(), bytes, stored_bytes: bytes, writing: Writing::Adds, reads: false };
         written(&[file].into(), &|_| false, &|_| stays).remove(0)
     }
 
@@ -387,7 +419,7 @@ mod tests {
 
     #[test]
     fn who_only_adds_is_told_from_who_also_reads() {
-        let file = |writing, reads| InHand { path: "/w/log".into(), bytes: 0, writing, reads };
+        let file = |writing, reads| InHand { path: "/w/log".into(), bytes: 0, stored_bytes: 0, writing, reads };
         let only_adds = |open: &[InHand]| {
             written(&open.iter().cloned().collect(), &|_| true, &|_| false)
                 .iter()

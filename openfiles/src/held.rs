@@ -19,6 +19,9 @@ pub const ADDED_TO_BYTES: u64 = 16 << 20;
 /// Largest file kept whole if it may be written over, for a program that is dumped alone, bytes.
 pub const OVERWRITTEN_BYTES: u64 = 1 << 30;
 
+/// Unit of the room that a file takes, bytes.
+const BLOCK_BYTES: u64 = 512;
+
 /// A regular file with a name that a process holds open, or has mapped for writing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InHand {
@@ -26,6 +29,8 @@ pub struct InHand {
     pub path: PathBuf,
     /// Its size, bytes.
     pub bytes: u64,
+    /// What of it takes room, bytes: holes do not.
+    pub stored_bytes: u64,
     /// How the process may write to it.
     pub writing: Writing,
     /// Whether it may read it, too.
@@ -55,7 +60,8 @@ impl InHand {
             Writing::AtEnd => overwritten_bytes.max(ADDED_TO_BYTES),
             Writing::Anywhere => overwritten_bytes,
         };
-        is_lost(&self.path) || self.bytes <= most_bytes && (self.writing == Writing::Anywhere || self.can_be_read())
+        is_lost(&self.path)
+            || self.stored_bytes <= most_bytes && (self.writing == Writing::Anywhere || self.can_be_read())
     }
 
     fn can_be_read(&self) -> bool {
@@ -67,11 +73,11 @@ impl InHand {
 /// to `overwritten_bytes`, the smallest first.
 pub fn kept_whole<'a>(held: impl Iterator<Item = &'a InHand>, overwritten_bytes: u64) -> BTreeSet<&'a Path> {
     let mut kept: Vec<&InHand> = held.filter(|file| file.is_kept_whole(overwritten_bytes)).collect();
-    kept.sort_by_key(|file| file.bytes);
+    kept.sort_by_key(|file| file.stored_bytes);
     let mut left_bytes = overwritten_bytes.max(ADDED_TO_BYTES);
     let fits = |file: &&InHand| {
         let counts = file.writing == Writing::AtEnd && !is_lost(&file.path);
-        let left = if counts { left_bytes.checked_sub(file.bytes) } else { Some(left_bytes) };
+        let left = if counts { left_bytes.checked_sub(file.stored_bytes) } else { Some(left_bytes) };
         left.inspect(|left| left_bytes = *left).is_some()
     };
     kept.into_iter().filter(fits).map(|file| file.path.as_path()).collect()
@@ -127,7 +133,8 @@ fn in_hand(path: PathBuf, metadata: &fs::Metadata, writing: Writing, reads: bool
     }
     let named = fs::symlink_metadata(&path).ok()?;
     let is_it = (named.dev(), named.ino()) == (metadata.dev(), metadata.ino());
-    is_it.then_some(InHand { path, bytes: metadata.len(), writing, reads })
+    let (bytes, stored_bytes) = (metadata.len(), metadata.len().min(metadata.blocks() * BLOCK_BYTES));
+    is_it.then_some(InHand { path, bytes, stored_bytes, writing, reads })
 }
 
 #[cfg(test)]
@@ -191,7 +198,13 @@ mod tests {
 
     #[test]
     fn what_is_lost_with_its_node_or_small_enough_is_kept_whole() {
-        let file = |path: &str, bytes, writing| InHand { path: path.into(), bytes, writing, reads: false };
+        let file = |path: &str, bytes, writing| InHand {
+            path: path.into(),
+            bytes,
+            stored_bytes: bytes,
+            writing,
+            reads: false,
+        };
         for (file, overwritten_bytes, kept) in [
             (file("/tmp/a", 1 << 40, Writing::No), 0, true),
             (file("/tmp/a", 1 << 40, Writing::Anywhere), 0, true),
@@ -210,8 +223,13 @@ mod tests {
 
     #[test]
     fn files_that_grow_are_kept_whole_up_to_a_bound_for_all_of_them() {
-        let file =
-            |path: &str, mib: u64, writing| InHand { path: path.into(), bytes: mib << 20, writing, reads: false };
+        let file = |path: &str, mib: u64, writing| InHand {
+            path: path.into(),
+            bytes: 1 << 40,
+            stored_bytes: mib << 20,
+            writing,
+            reads: false,
+        };
         let held = [
             file("/home/a", 900, Writing::AtEnd),
             file("/home/b", 300, Writing::AtEnd),
@@ -231,7 +249,7 @@ mod tests {
             let path = dir.path().join(name);
             fs::write(&path, "1").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            (InHand { path, bytes: 1, writing: Writing::Adds, reads: false }, can_be_read)
+            (InHand { path, bytes: 1, stored_bytes: 1, writing: Writing::Adds, reads: false }, can_be_read)
         };
         let made = [("log", 0o222, false), ("both", 0o666, true)].map(make);
         // The test needs a user other than root, who may read everything.
