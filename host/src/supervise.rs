@@ -18,8 +18,9 @@ const RESTARTS: u32 = 5;
 /// Longest wait for what a killed driver left.
 const CLEAR_LIMIT: Duration = Duration::from_secs(10);
 
-/// Signals that are passed on to the driver.
-pub const PASSED_ON: [Signal; 8] = [
+/// Signals that are passed on to the driver: all that somebody may send and a program may handle. None may end or stop this process
+/// by its default action, as those of job control and limits would.
+pub const PASSED_ON: [Signal; 19] = [
     Signal::SIGTERM,
     Signal::SIGINT,
     Signal::SIGHUP,
@@ -28,7 +29,21 @@ pub const PASSED_ON: [Signal; 8] = [
     Signal::SIGUSR2,
     Signal::SIGALRM,
     Signal::SIGCONT,
+    Signal::SIGABRT,
+    Signal::SIGIO,
+    Signal::SIGPROF,
+    Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
+    Signal::SIGURG,
+    Signal::SIGVTALRM,
+    Signal::SIGWINCH,
+    Signal::SIGXCPU,
+    Signal::SIGXFSZ,
 ];
+
+/// For so long after SIGTERM a driver that is killed is not followed by another: Slurm kills what does not end by it.
+const ENDING: Duration = Duration::from_secs(330);
 
 /// Blocks the signals that a thread waits for; to be called before any thread starts.
 ///
@@ -132,7 +147,7 @@ pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
     let signals = block_signals()?;
     let stepd = Some(getppid()).filter(|above| is_stepd(*above));
     let mut attempt = 0;
-    let mut terminated = false;
+    let mut terminated: Option<Instant> = None;
     let mut child = Running::start(driver(attempt))?;
     loop {
         match signals.wait()? {
@@ -145,7 +160,7 @@ pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
                         }
                         return Ok(child.ends(code));
                     }
-                    _ if attempt < RESTARTS && !terminated => {
+                    _ if attempt < RESTARTS && terminated.is_none_or(|at| at.elapsed() > ENDING) => {
                         attempt += 1;
                         protocol::say!("joulepoint: the wrapper was killed; it resumes from the last checkpoint");
                         clear();
@@ -156,7 +171,9 @@ pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
                 }
             }
             signal => {
-                terminated |= signal == Signal::SIGTERM;
+                if signal == Signal::SIGTERM {
+                    terminated = Some(Instant::now());
+                }
                 processes::signal(child.pid, signal as i32);
             }
         }

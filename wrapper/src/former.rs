@@ -121,7 +121,9 @@ fn missing(me: &Identity, job: u32, runs: &Path, controller: &wire::Client) -> R
         Err(why) => return Err(Unnamed::Unknown { why, runs }),
     };
     // One of another job that had this number is there, and was seen to be.
-    for known in known.into_iter().filter(|run| run.cluster == me.cluster && run.user == me.user) {
+    let uid = nix::unistd::getuid().to_string();
+    let is_mine = |run: &RunAccount| run.cluster == me.cluster && (run.user == me.user || run.user == uid);
+    for known in known.into_iter().filter(is_mine) {
         if !storage::is_there(&runs.join(&known.cluster).join(&known.run), Patience::LONG)? {
             return Err(Unnamed::Missing { run: known.run, runs });
         }

@@ -94,6 +94,7 @@ impl Watcher {
         self.acts.set_down_due(&runs);
         let asked = self.ask_about_jobs(&runs);
         self.note_held(&runs);
+        self.watching.note_given_back(&runs);
         asked
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Watching {
     pub(super) runs: Mutex<Runs>,
     /// Slurm's last word on the jobs of open runs, and when it came, s.
     pub(super) words: Mutex<BTreeMap<u32, (f64, Job)>>,
+    /// Nodes that jobs have given back while they lived: by job and SLURM_RESTART_COUNT.
+    pub(super) given_back: Mutex<BTreeMap<(u32, u32), BTreeSet<String>>>,
     pub(super) beats: Mutex<BTreeMap<String, LastBeat>>,
     /// What heartbeats brought about, for the thread that acts.
     pub(super) news: Mutex<Vec<Action>>,
@@ -79,6 +81,7 @@ impl Watching {
             downs: Mutex::new(SetDowns::new(kept.iter().filter(|k| k.is_down).map(|k| k.node.clone()))),
             runs: Mutex::new(Runs::new(0.0)),
             words: Mutex::default(),
+            given_back: Mutex::default(),
             beats: Mutex::new(kept.iter().map(beat).collect()),
             news: Mutex::default(),
             looking: Mutex::default(),
@@ -105,6 +108,31 @@ impl Watching {
     /// Whether a life of a run's job ends with a node, by Slurm's last word.
     pub(super) fn ends_with(&self, run: &OpenRun, node: &str) -> bool {
         self.words.lock().get(&run.job).is_some_and(|(_, job)| ends_with(job, run.restart_count, node))
+    }
+
+    /// Notes which of their nodes jobs have given back: Slurm does not list them any more, and they are well, or were when that
+    /// was noted. A node that has died is not listed either.
+    pub(super) fn note_given_back(&self, runs: &[OpenRun]) {
+        let (words, nodes, now_s) = (self.words.lock(), self.nodes.lock(), self.now_s());
+        let mut all = self.given_back.lock();
+        let of = |run: &OpenRun| {
+            let key = (run.job, run.restart_count);
+            let before = all.get(&key);
+            let (_, job) =
+                words.get(&run.job).filter(|(_, job)| job.restarts == run.restart_count && !job.nodes.is_empty())?;
+            let is_back = |node: &String| {
+                !job.nodes.contains(node) && (before.is_some_and(|b| b.contains(node)) || nodes.is_well(now_s, node))
+            };
+            let back: BTreeSet<String> = run.nodes.iter().filter(|node| is_back(node)).cloned().collect();
+            (!back.is_empty()).then_some((key, back))
+        };
+        let new = runs.iter().filter(|run| run.nodes.len() > 1).filter_map(of).collect();
+        *all = new;
+    }
+
+    /// Whether a run's job has given a node back.
+    pub(crate) fn has_given_back(&self, run: &OpenRun, node: &str) -> bool {
+        self.given_back.lock().get(&(run.job, run.restart_count)).is_some_and(|back| back.contains(node))
     }
 
     /// How many nodes are heard.
