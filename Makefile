@@ -3,7 +3,7 @@
 APP ?= gromacs
 CARGO ?= cargo
 
-.PHONY: all packages build demo try demo-lend check test chaos programs engines accuracy bench bench-simulator fuzz properties deb rpm portable matrix reproducible release-check install clean
+.PHONY: all packages build demo try demo-lend check test chaos programs engines accuracy bench bench-scale bench-simulator fuzz properties deb rpm portable matrix reproducible release-check install clean
 
 all: build
 
@@ -91,6 +91,10 @@ reproducible: packages
 # All that must hold before a release.
 release-check: packages
 	sh packaging/release-check.sh
+
+# A site of thousands of nodes on this machine: NODES, BUSY nodes with JOBS each, a QUEUE, a STORM of power losses; needs root.
+bench-scale: build
+	./target/release/xtask scale $(if $(NODES),--nodes $(NODES)) $(if $(BUSY),--busy $(BUSY)) $(if $(JOBS),--jobs-per-node $(JOBS)) $(if $(QUEUE),--queue $(QUEUE)) $(if $(STORM),--storm $(STORM))
 
 # The simulator beside the same replay in plain Python.
 bench-simulator:

@@ -91,7 +91,7 @@ fn row(what: &str, measured: &str, ratio: &str, target: &str) {
 }
 
 /// Value at a share of the sorted values.
-fn quantile(values: &mut [f64], share: f64) -> f64 {
+pub(crate) fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() - 1) as f64 * share).round() as usize]
 }
@@ -275,12 +275,12 @@ fn processes(name: &str) -> Vec<i32> {
 }
 
 /// CPU time of a process so far, with that of its threads that have ended, s.
-fn cpu_s(pid: i32) -> Option<f64> {
+pub(crate) fn cpu_s(pid: i32) -> Option<f64> {
     let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).ok()?;
     Some(Duration::from(clock_gettime(clock).ok()?).as_secs_f64())
 }
 
-fn peak_mib(pid: i32) -> Option<f64> {
+pub(crate) fn peak_mib(pid: i32) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches("kB").trim().parse::<f64>().ok().map(|kib| kib / 1024.0)

@@ -11,6 +11,7 @@ mod kills_criu;
 mod kills_lend;
 mod partitions;
 mod programs;
+mod scale;
 mod task;
 
 use clap::{Parser, Subcommand};
@@ -124,6 +125,11 @@ enum Chore {
         #[arg(long, value_enum, value_delimiter = ',')]
         only: Vec<bench::Part>,
     },
+    /// A site of thousands of nodes: what Joulepoint costs its slurmctld and its controller, and how it takes a storm.
+    Scale(scale::Scale),
+    /// The wrappers of one user of such a site.
+    #[command(hide = true)]
+    ScaleWrappers(scale::Wrappers),
     /// The simulator's replay beside a plain Python one.
     BenchSimulator,
     /// A program on this machine's GPU is dumped, killed and brought back; and whether its output is the same.
@@ -159,6 +165,8 @@ fn main() -> anyhow::Result<()> {
         Chore::Accuracy { full } => accuracy::run(full),
         Chore::Task { folder, bytes, seconds } => task::run(&folder, bytes, Duration::from_secs(seconds)),
         Chore::Bench { only } => bench::run(&only),
+        Chore::Scale(scale) => scale::run(&scale),
+        Chore::ScaleWrappers(of) => scale::wrap(&of),
         Chore::BenchSimulator => bench_simulator::run(),
         Chore::Gpu { joulepoint, criu, dumps, command } => {
             let built = |given: Option<PathBuf>, name| given.map_or_else(|| Ok(suite::built()?.join(name)), anyhow::Ok);
