@@ -293,6 +293,17 @@ for k in range(6):
 e = os.eventfd(60, os.EFD_SEMAPHORE); s = 0
 for i in range(60): s += os.eventfd_read(e); time.sleep(0.2)
 open(\"result\", \"w\").write(str(s))'"),
+    program("a scratch folder for each round", &[], "s=0; for r in $(seq 12); do mkdir w$r; cd w$r; seq $r $((r + 4)) > in
+while read -r n; do s=$((s + n * r)); sleep 0.2; done < in; cd ..; rm -r w$r; done; echo $s > result"),
+    program("an input that is written anew for each round", &[], "s=0; for r in $(seq 12); do seq $((r + 100)) $((r + 104)) > cur
+while read -r n; do s=$((s + n * r)); sleep 0.2; done < cur; done; echo $s > result"),
+    program("a script that is edited while it runs", &["bash"], "printf 'for i in $(seq 60); do sleep 0.2; done\necho done\n' > helper.sh
+(for i in $(seq 10); do sleep 1; sed -i '1i # an edit' helper.sh; done) & bash helper.sh > result; wait"),
+    program("a folder that is renamed when it is whole", &[], "for r in $(seq 10 18); do mkdir run.tmp; exec 5> run.tmp/log
+for n in 1 2 3 4 5; do echo $r $n >&5; sleep 0.15; done; mv run.tmp run.$r; for n in 6 7 8; do echo $r $n >&5; sleep 0.2; done; exec 5>&-; done
+cat run.*/log > result"),
+    program("two names of a file in TMPDIR", &[], "t=${TMPDIR:-$(mktemp -d)}; mkdir $t/h; cd $t/h; echo a > f; ln f g
+for i in $(seq 60); do sleep 0.2; done; echo b >> f; cat g > $SLURM_SUBMIT_DIR/result"),
     program("a queue of files", &[], "mkdir -p queue done; for i in $(seq 40); do echo $i > queue/$i; done
 for f in $(ls queue | sort -n); do sleep 0.3; echo $((f * f)) >> sums; mv queue/$f done/; done; sort -n sums > result"),
     program("a log by >>", &[], "for i in $(seq 60); do echo \"line $i\" >> result; sleep 0.2; done"),

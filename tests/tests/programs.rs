@@ -6,7 +6,7 @@ use suite::programs::{self, PROGRAMS, Program, Verdict, is_here, play};
 use suite::transparent::site;
 
 /// Those of every kind, of what the tests have anyway.
-const SELECTION: [&str; 24] = [
+const SELECTION: [&str; 29] = [
     "a log that is open",
     "python, threads",
     "python, a pool of processes",
@@ -29,6 +29,11 @@ const SELECTION: [&str; 24] = [
     "a large file that gets its name when it is whole",
     "a large log that is rotated",
     "an eventfd as a semaphore",
+    "a scratch folder for each round",
+    "an input that is written anew for each round",
+    "a script that is edited while it runs",
+    "a folder that is renamed when it is whole",
+    "two names of a file in TMPDIR",
     "a queue of files",
     "a log by >>",
 ];

@@ -25,6 +25,24 @@ fn a_cancelled_job_is_no_failure() -> Result<()> {
 }
 
 #[test]
+fn a_term_that_ends_no_job_is_for_its_script_and_checkpoints_go_on() -> Result<()> {
+    let site = site();
+    let folder = site.folder(USER, "term")?;
+    let text = "trap 'echo got >> signals' TERM\nn=0; while ! [ -e end ]; do n=$((n + 1)); echo $n > new; mv new kept; sleep 0.2; done";
+    let args = ["--ft-energy", "--ft-energy-done=kept", "--ft-energy-interval=2s"];
+    let job = site.submit(USER, &folder, &args, text)?;
+    let made = |least| move |run: &Value| (checkpoints(run) >= least).then(|| checkpoints(run));
+    let before = site.wait_report(job, "a checkpoint", MINUTES, made(1))?;
+    site.cluster.command_as(USER, "scancel").args(["--batch", "--signal=TERM", &job.to_string()]).status()?;
+    site.wait("the signal", MINUTES, |_| Ok(folder.join("signals").exists().then_some(())))?;
+    site.wait_report(job, "checkpoints after it", MINUTES, made(before + 2))?;
+    fs::write(folder.join("end"), "")?;
+    assert_eq!(site.wait_report(job, "the end", MINUTES, ended)?, "completed");
+    assert_eq!(fs::read_to_string(folder.join("signals"))?, "got\n");
+    Ok(())
+}
+
+#[test]
 fn a_requeued_job_resumes_and_counts_no_failure() -> Result<()> {
     let site = site();
     let (job, folder) = started(&site, "requeued", &[])?;

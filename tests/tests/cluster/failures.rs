@@ -2,7 +2,10 @@
 
 use super::{MINUTES, PROTECTED, USER, checkpoints, finished_well, kinds, lost_work_j, nodes, script, site, started};
 use anyhow::{Context, Result};
+use serde_json::{Value, json};
 use std::fs;
+use std::process::Command;
+use std::time::Duration;
 use suite::Site;
 use testbed::Part;
 
@@ -226,4 +229,50 @@ fn a_step_that_is_launched_while_a_slurmd_is_away_is_launched_again() -> Result<
     tasks.dedup();
     assert_eq!(tasks, ["0", "1"]);
     Ok(())
+}
+
+#[test]
+fn a_job_that_a_killed_node_service_left_stopped_goes_on_with_the_next_one() -> Result<()> {
+    let mut site = site();
+    let folder = site.folder(USER, "left-stopped")?;
+    let text = format!("sh -c 'while ! [ -e end ]; do date +%s%N > tick; sleep 0.2; done' {}", folder.display());
+    let job = site.submit(USER, &folder, &["-N1", "--ft-energy"], &text)?;
+    let node = site.wait_report(job, "its node", MINUTES, |run| nodes(run).first().cloned())?;
+    site.wait("its script", MINUTES, |_| Ok(folder.join("tick").exists().then_some(())))?;
+    site.cluster.kill_node_command(&node)?;
+    // What a service has noted and done that is killed between "the cluster reaches this node" and SIGCONT.
+    let file = site.bin().with_file_name(format!("{node}.lease"));
+    let mut lease: Value = serde_json::from_slice(&fs::read(&file)?)?;
+    lease["stopped"] = json!([{ "job": job, "restart_count": 0 }]);
+    fs::write(&file, lease.to_string())?;
+    let stopped = Command::new("pkill").args(["-STOP", "-f"]).arg(&folder).status()?;
+    assert!(stopped.success(), "its processes are stopped");
+    let tick = || fs::read_to_string(folder.join("tick"));
+    std::thread::sleep(Duration::from_secs(1));
+    let stood = tick()?;
+    site.cluster.start_part(&Part::NodeCommand(node))?;
+    site.wait("its going on", MINUTES, |_| Ok((tick()? != stood).then_some(())))?;
+    fs::write(folder.join("end"), "")?;
+    assert_eq!(site.wait_state(job, &["COMPLETED", "FAILED", "CANCELLED"], MINUTES)?, "COMPLETED");
+    Ok(())
+}
+
+#[test]
+fn a_life_that_slurm_takes_for_failed_by_what_it_meant_for_the_one_before_goes_on() -> Result<()> {
+    let mut site = site();
+    let (job, folder) = started(&site, "taken-for-failed", &["-N2", "-n2"])?;
+    let victim = nodes(&site.report(job)?.context("a report")?)[0].clone();
+    site.cluster.kill_node(&victim)?;
+    site.wait_report(job, "its second life", MINUTES, |run| {
+        (run["records"].as_array().map(Vec::len) == Some(2)).then_some(())
+    })?;
+    // As slurmctld itself does when a slurmd that is back refuses the launch of the life before.
+    let call = format!(
+        "import ctypes, ctypes.util; s = ctypes.CDLL(ctypes.util.find_library('slurm'), ctypes.RTLD_GLOBAL); s.slurm_init(None); \
+         exit(s.slurm_complete_job({job}, 256))"
+    );
+    site.cluster.output(site.cluster.command("python3").args(["-c", &call]))?;
+    let run = finished_well(&site, job, &folder)?;
+    assert_eq!(run["records"].as_array().map(Vec::len), Some(3), "{run:#}");
+    site.cluster.revive_node(&victim)
 }
