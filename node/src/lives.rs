@@ -201,7 +201,8 @@ impl Lives {
             stopped.extend(all.into_iter().filter_map(|pid| Some((pid, start_ticks(&self.proc_root, pid)?))));
         }
         self.let_stepds_go_on(processes, of);
-        stopped.into_iter().filter(|(pid, start)| !self.runs(*pid) && self.send(*pid, *start, Signal::CONT)).count()
+        // Also those that still seem to run: what was sent a moment ago may not have stopped them yet.
+        stopped.into_iter().filter(|(pid, start)| self.send(*pid, *start, Signal::CONT)).count()
     }
 
     /// Signals a process if it is still the one that began then.
@@ -312,6 +313,24 @@ mod tests {
             assert!(std::time::Instant::now() < end, "{:?} for ever", state_of(child));
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn what_was_stopped_a_moment_ago_goes_on() {
+        let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let pid = busy.id() as i32;
+        let start = start_ticks(Path::new("/proc"), pid).unwrap();
+        let mut lives = lives();
+        for _ in 0..200 {
+            lives.stopped.entry(of(0)).or_default().insert((pid, start));
+            lives.send(pid, start, Signal::STOP);
+            lives.go_on(&processes(&[]), of(0), |_| Vec::new());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let found = state_of(&busy);
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        assert_ne!(found, Some(b'T'));
     }
 
     #[test]
