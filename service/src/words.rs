@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use slurm::{Accounted, Job, JobName, JobState, JobText, Slurm};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// For how long an answer about a job holds, s.
 const KEPT_S: f64 = 30.0;
@@ -104,11 +105,25 @@ struct Kept {
 
 type Nodes = Arc<BTreeSet<String>>;
 
+/// Most questions to slurmctld at once about jobs whose records come.
+const MOST_ASKING: usize = 8;
+
+/// One of them.
+struct Asking<'a>(&'a AtomicUsize);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Slurm's answers of the last moments.
 pub(crate) struct Words {
     slurm: Slurm,
     users: Arc<Users>,
     jobs: Mutex<BTreeMap<u32, Kept>>,
+    /// How many ask slurmctld at this moment.
+    asking: AtomicUsize,
     /// Those of the cluster, if Slurm has said so, and until when that holds.
     nodes: Mutex<Option<(f64, Option<Nodes>)>>,
 }
@@ -116,7 +131,18 @@ pub(crate) struct Words {
 impl Words {
     /// Nothing was asked yet.
     pub fn new(slurm: Slurm, users: Arc<Users>) -> Words {
-        Words { slurm, users, jobs: Mutex::default(), nodes: Mutex::default() }
+        Words { slurm, users, jobs: Mutex::default(), asking: AtomicUsize::new(0), nodes: Mutex::default() }
+    }
+
+    /// A place among those that ask slurmctld. Whoever gets none comes again: where a thousand jobs begin at once, neither slurmctld
+    /// nor what else this service has to answer may wait behind a thousand commands.
+    fn ask(&self) -> Result<Asking<'_>, Refusal> {
+        let asking = Asking(&self.asking);
+        if self.asking.fetch_add(1, Ordering::SeqCst) < MOST_ASKING {
+            return Ok(asking);
+        }
+        let text = format!("Slurm is being asked about {MOST_ASKING} other jobs: ask again");
+        Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, text))
     }
 
     /// What Slurm says of a job, on the account of `uid`; accounting is asked if slurmctld's word is not `enough`, or
@@ -138,6 +164,7 @@ impl Words {
         if let Some(kept) = self.jobs.lock().get(&job).filter(is_fresh).filter(is_enough) {
             return Ok(kept.heard.clone());
         }
+        let _asking = self.ask()?;
         self.users.command(now_s, uid)?;
         let now = self.slurm.job(job);
         let current: Option<Life> = now.as_ref().ok().and_then(Clone::clone).map(Life::from);

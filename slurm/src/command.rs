@@ -60,11 +60,18 @@ impl std::fmt::Debug for Leave {
     }
 }
 
+/// An answer that is asked for once.
+#[derive(Debug, Default)]
+struct Once<T> {
+    value: OnceLock<T>,
+    asking: Mutex<()>,
+}
+
 /// What is asked once and kept.
 #[derive(Debug, Default)]
 struct Known {
-    series: OnceLock<(u32, u32)>,
-    has_exclusive: OnceLock<bool>,
+    series: Once<(u32, u32)>,
+    has_exclusive: Once<bool>,
     /// Array and task of jobs that were looked at; those that are in no array are there, too.
     tasks: Mutex<BTreeMap<u32, Option<(u32, u32)>>>,
 }
@@ -241,10 +248,15 @@ fn is_act(program: &str, args: &[&str]) -> bool {
 }
 
 /// What a cell holds, or what `ask` says, which is then kept; an error is not.
-fn kept<T: Copy>(cell: &OnceLock<T>, ask: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    match cell.get() {
+fn kept<T: Copy>(cell: &Once<T>, ask: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    if let Some(value) = cell.value.get() {
+        return Ok(*value);
+    }
+    // One asks, the others wait for its answer.
+    let _asking = cell.asking.lock().unwrap_or_else(PoisonError::into_inner);
+    match cell.value.get() {
         Some(value) => Ok(*value),
-        None => ask().map(|value| *cell.get_or_init(|| value)),
+        None => ask().map(|value| *cell.value.get_or_init(|| value)),
     }
 }
 
