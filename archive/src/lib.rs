@@ -24,7 +24,7 @@ pub struct Archive<W: Write> {
 ///
 /// # Errors
 /// What the file system says.
-pub fn pack<W: Write>(file: W, fill: &dyn Fn(&mut Archive<W>) -> io::Result<()>) -> io::Result<()> {
+pub fn pack<W: Write>(file: W, fill: impl FnOnce(&mut Archive<W>) -> io::Result<()>) -> io::Result<()> {
     let mut tar = tar::Builder::new(BufWriter::with_capacity(1 << 20, file));
     tar.follow_symlinks(false);
     let mut archive = Archive { tar, packed: HashMap::new() };
@@ -49,7 +49,8 @@ impl<W: Write> Archive<W> {
         self.tar.append_link(&mut header, name, first).map(|()| true)
     }
 
-    /// Adds a folder and all below it, without sockets, which CRIU restores.
+    /// Adds a folder of the program's own and all below it, without sockets, which CRIU restores. A file that has several names
+    /// there comes back as one.
     ///
     /// # Errors
     /// What the file system says.
@@ -57,14 +58,27 @@ impl<W: Write> Archive<W> {
         self.append(folder)?;
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
-            let kind = entry.file_type()?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
             if kind.is_dir() {
-                self.append_below(&entry.path())?;
+                self.append_below(&path)?;
+            } else if kind.is_file() && self.is_packed(&entry.metadata()?, path.strip_prefix("/").unwrap_or(&path))? {
+                continue;
             } else if kind.is_file() || kind.is_symlink() || kind.is_fifo() {
-                self.append(&entry.path())?;
+                self.append(&path)?;
             }
         }
         Ok(())
+    }
+
+    /// Adds a file under its own absolute name, with this content.
+    ///
+    /// # Errors
+    /// What the file system says of the archive.
+    pub fn append_content(&mut self, path: &Path, of: &fs::Metadata, content: &[u8]) -> io::Result<()> {
+        let mut header = tar::Header::new_gnu();
+        header.set_metadata(of);
+        header.set_size(content.len() as u64);
+        self.tar.append_data(&mut header, path.strip_prefix("/").unwrap_or(path), content)
     }
 
     /// Adds the files below a folder that were changed since a moment; other programs may work there.
@@ -106,9 +120,6 @@ impl<W: Write> Archive<W> {
             opened => opened?,
         };
         let (metadata, name) = (file.metadata()?, path.strip_prefix("/").unwrap_or(path));
-        if self.is_packed(&metadata, name)? {
-            return Ok(());
-        }
         if first_hole(&file)? < metadata.len() {
             self.tar.append_file(name, &mut file)?;
             return match file.metadata()?.len() == metadata.len() {
@@ -148,9 +159,6 @@ impl<W: Write> Archive<W> {
     fn append_file(&mut self, path: &Path, name: &Path) -> io::Result<()> {
         let mut file = by_size::open(path)?;
         let metadata = file.metadata()?;
-        if self.is_packed(&metadata, name)? {
-            return Ok(());
-        }
         if first_hole(&file)? < metadata.len() {
             return self.tar.append_file(name, &mut file);
         }
@@ -207,11 +215,8 @@ pub fn unpack(path: &Path, stays: &dyn Fn(&Path) -> bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Has a name lead to a file that has another.
-///
-/// # Errors
-/// What the file system says.
-pub fn link(first: &Path, name: &Path) -> io::Result<()> {
+/// Has a name lead to a file that has another; where the file system cannot do that, to a copy.
+fn link(first: &Path, name: &Path) -> io::Result<()> {
     let number = |path: &Path| fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()));
     match (number(first)?, number(name)) {
         (first, Ok(name)) if first == name => return Ok(()),
@@ -221,21 +226,22 @@ pub fn link(first: &Path, name: &Path) -> io::Result<()> {
     if let Some(folder) = name.parent() {
         fs::create_dir_all(folder)?;
     }
-    fs::hard_link(first, name)
+    fs::hard_link(first, name).or_else(|_| fs::copy(first, name).map(drop))
 }
 
-/// Makes a file with a content, and with the rights and the time of an archive's entry.
+/// Makes a file whole or not at all, with a content, and with the rights of an archive's entry and a time of its last change.
 ///
 /// # Errors
 /// What the file system says.
-pub fn restored(path: &Path, content: &[u8], of: &tar::Header) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(of.mode()? & 0o7777).open(path)?;
+pub fn make_file(path: &Path, content: &[u8], of: &tar::Header, modified: SystemTime) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".joulepoint-").tempfile_in(folder)?;
     file.write_all(content)?;
-    file.set_permissions(fs::Permissions::from_mode(of.mode()? & 0o7777))?;
-    file.set_modified(UNIX_EPOCH + Duration::from_secs(of.mtime()?))
+    file.as_file().set_permissions(fs::Permissions::from_mode(of.mode()? & 0o7777))?;
+    file.as_file().set_modified(modified)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|e| e.error)
 }
 
 /// Writes over an existing file in place, so that its other hard links, and tasks that restore it too, see the same
@@ -328,7 +334,7 @@ mod tests {
         std::os::unix::fs::symlink("a", folder.join("l")).unwrap();
         make_fifo(&folder.join("f"), 0o600).unwrap();
         fs::hard_link(folder.join("a"), folder.join("b")).unwrap();
-        pack(File::create(&tar).unwrap(), &|t| t.append_below(&dir.path().join("data"))).unwrap();
+        pack(File::create(&tar).unwrap(), |t| t.append_below(&dir.path().join("data"))).unwrap();
         fs::remove_dir_all(dir.path().join("data")).unwrap();
         unpack(&tar, &|_| false).unwrap();
         let number = fs::metadata(folder.join("a")).unwrap().ino();
@@ -364,7 +370,7 @@ mod tests {
             while fs::metadata(&log).unwrap().len() == 1 << 20 {
                 std::thread::yield_now();
             }
-            let packed = pack(File::create(&tar).unwrap(), &|t| [&log, &after].iter().try_for_each(|p| t.append(p)));
+            let packed = pack(File::create(&tar).unwrap(), |t| [&log, &after].iter().try_for_each(|p| t.append(p)));
             ends.store(true, std::sync::atomic::Ordering::SeqCst);
             packed.unwrap();
         });
@@ -380,7 +386,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, tar) = (dir.path().join("holes"), dir.path().join("x.tar"));
         File::create(&path).unwrap().set_len(64 << 20).unwrap();
-        pack(File::create(&tar).unwrap(), &|t| t.append(&path)).unwrap();
+        pack(File::create(&tar).unwrap(), |t| t.append(&path)).unwrap();
         assert!(fs::metadata(&tar).unwrap().len() < 1 << 20, "holes are not packed");
         let number = fs::metadata(&path).unwrap().ino();
         fs::write(&path, "new").unwrap();

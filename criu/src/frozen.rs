@@ -24,14 +24,14 @@ use std::time::SystemTime;
 
 const RECORD: &str = "sandbox.json";
 
-/// Rights of a FIFO that was removed and is made again.
-const OWN_FIFO: u32 = 0o600;
-
 /// Archive of the open files that are kept whole.
 const OPEN: &str = "open.tar";
 
 /// Archive of files that are only read.
 const READ: &str = "read.tar";
+
+/// The part of what is kept of files that are written over that is kept of those that are read.
+const OF_OVERWRITTEN: u64 = 8;
 
 /// Archive of the files that it made in folders that all programs of the node share.
 const LOCAL: &str = "local.tar";
@@ -46,6 +46,8 @@ pub struct Temporaries {
     pub own: Option<PathBuf>,
     /// Whether other jobs of its user may have files there, too.
     pub is_shared: bool,
+    /// When the job began to change files: its first life, as far as its checkpoints go back.
+    pub began: Option<SystemTime>,
     /// Files made in `/tmp` after this moment belong to the program; absent if other tasks of its job make files
     /// there too.
     pub since: Option<SystemTime>,
@@ -72,9 +74,9 @@ pub struct Frozen {
     /// Files that were only read.
     #[serde(default)]
     pub read: Vec<Read>,
-    /// FIFOs that it has open.
+    /// When the job began to change files.
     #[serde(default)]
-    pub fifos: BTreeSet<PathBuf>,
+    pub began: Option<SystemTime>,
     /// Folders that it needs, the outer ones first.
     #[serde(default)]
     pub needed: Vec<Folder>,
@@ -174,13 +176,13 @@ pub fn save(
         local = found.entries;
     }
     pack(OPEN, &|tar| whole.iter().try_for_each(|path| tar.append(path))).map_err(told(Path::new("open files")))?;
-    // What is in the temporary folder comes back with it.
-    let mut read = read::read(&tree, &open);
+    // What is in the temporary folder comes back with it. In groups other programs go on meanwhile, and nothing is kept whole.
+    let most_bytes = read::MOST_KEPT_BYTES.min(overwritten_bytes / OF_OVERWRITTEN);
+    let mut read = read::read(&tree, &open, most_bytes, temporaries.began.unwrap_or_else(SystemTime::now));
     read.retain(|file| !tmp.is_some_and(|t| file.path.starts_with(t)));
-    let kept = || read.iter().filter(|file| file.is_kept);
-    if kept().next().is_some() {
-        pack(READ, &|tar| kept().try_for_each(|file| tar.append(&file.path)))
-            .map_err(told(Path::new("files that are read")))?;
+    if read.iter().any(|file| file.is_kept) {
+        let file = stop.create(&into.join(READ)).map_err(told(Path::new(READ)))?;
+        pack_read(file, &mut read).map_err(told(Path::new("files that are read")))?;
     }
     let mut needed = read::folders(&tree, &open);
     needed.retain(|folder| !tmp.is_some_and(|t| folder.path().starts_with(t)));
@@ -196,7 +198,7 @@ pub fn save(
         pipes,
         written,
         host: host(),
-        fifos: read::fifos(&tree),
+        began: temporaries.began,
         read,
         needed,
         folders,
@@ -208,6 +210,19 @@ pub fn save(
     let text = serde_json::to_vec_pretty(&frozen).map_err(|e| e.to_string())?;
     let record = into.join(RECORD);
     fs::write(&record, text).map_err(told(&record))
+}
+
+/// Packs the files that are to be kept. One that another program takes away or cuts meanwhile is not.
+fn pack_read(file: Stoppable, read: &mut [Read]) -> io::Result<()> {
+    archive::pack(file, |tar| {
+        for file in read.iter_mut().filter(|file| file.is_kept) {
+            match file.content() {
+                Some((found, content)) => tar.append_content(&file.path, &found, &content)?,
+                None => file.is_kept = false,
+            }
+        }
+        Ok(())
+    })
 }
 
 /// The record of a dump.
@@ -242,12 +257,13 @@ fn look(frozen: &Frozen) -> Result<Missed<'_>, String> {
 /// A sentence naming the file.
 pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, String> {
     let frozen = read(from)?;
+    let missed = {
+        // Other tasks of the step may need the same folders. Not every file system has locks.
+        let _one_by_one = by_size::lock(cut_off).ok();
+        look(&frozen)?
+    };
     let left = frozen.written.iter().filter(|file| file.is_left()).map(|file| file.path.as_path()).collect();
     let mut kept = Vec::new();
-    let missed = look(&frozen)?;
-    for fifo in frozen.fifos.iter().filter(|path| fs::symlink_metadata(path).is_err()) {
-        archive::make_fifo(fifo, OWN_FIFO).map_err(|e| format!("{}: {e}", fifo.display()))?;
-    }
     let local = from.join(LOCAL);
     let unseen = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
     if is_there(&local).map_err(|e| unseen(&local, e))?
@@ -267,7 +283,10 @@ pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, String> {
             unpack(&path, &stays).map_err(|e| unseen(&path, e))?;
         }
     }
-    inputs::put_back(&from.join(READ), &missed, cut_off)?;
+    {
+        let (archive, _one_by_one) = (from.join(READ), by_size::lock(cut_off).ok());
+        inputs::put_back(&archive, &missed).map_err(|e| unseen(&archive, e))?;
+    }
     for file in &frozen.written {
         let back = file.go_back(cut_off).map_err(|e| e.to_string())?;
         kept.extend(back.kept);

@@ -191,6 +191,7 @@ impl Init<'_> {
                 is_shared: tmp.is_none()
                     && std::env::var_os("TMPDIR").is_some_and(|named| !is_of_job(Path::new(&named))),
                 own: tmp.map(PathBuf::from).or_else(|| std::env::var_os("TMPDIR").map(PathBuf::from)),
+                began: Some(SystemTime::now()),
                 // Tasks of a step share `/tmp`, so their files there cannot be told apart.
                 since: task.member.is_none().then(SystemTime::now),
                 local: Vec::new(),

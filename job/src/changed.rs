@@ -31,9 +31,10 @@ pub struct Look {
     pub own: BTreeSet<PathBuf>,
 }
 
-/// What a link of the user's leads to, if that is the user's, too.
-fn of_user(link: &Path) -> Option<fs::Metadata> {
-    fs::metadata(link).ok().filter(|found| found.uid() == nix::unistd::getuid().as_raw())
+/// What a link leads to, and where that is, if it is the user's.
+fn of_user(link: &Path) -> Option<(fs::Metadata, PathBuf)> {
+    let found = fs::metadata(link).ok().filter(|found| found.uid() == nix::unistd::getuid().as_raw())?;
+    Some((found, fs::canonicalize(link).ok()?))
 }
 
 impl Look {
@@ -90,9 +91,16 @@ impl Look {
                     }
                 }
                 // A folder of the user's that a link leads to, too, such as one on scratch storage.
-                let below = if metadata.is_symlink() { of_user(&path) } else { Some(metadata) };
+                let (below, leads_to) = match metadata.is_symlink().then(|| of_user(&path)) {
+                    Some(to) => to.unzip(),
+                    None => (Some(metadata), None),
+                };
                 if let Some(below) = below.filter(|m| m.is_dir() && known.insert((m.dev(), m.ino()))) {
-                    folders.push((path, below.dev()));
+                    match leads_to {
+                        // Last: the job's own folders may be all that there is time for.
+                        Some(to) => folders.insert(0, (to, below.dev())),
+                        None => folders.push((path, below.dev())),
+                    }
                 }
             }
         }

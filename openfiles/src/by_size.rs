@@ -107,9 +107,9 @@ impl KnownBy {
         Some(KnownBy { inode, end: end.unwrap_or_default() })
     }
 
-    /// Whether a file that was found is it, with more at its end.
-    pub(crate) fn is_of(&self, path: &Path, found: &Metadata, bytes: u64) -> bool {
-        found.ino() == self.inode && found.len() > bytes && end(path, bytes).is_ok_and(|end| end == self.end)
+    /// Whether the first so many bytes of a file end as its own did.
+    pub(crate) fn is_of(&self, path: &Path, bytes: u64) -> bool {
+        end(path, bytes).is_ok_and(|end| end == self.end)
     }
 }
 

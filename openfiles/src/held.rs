@@ -133,8 +133,18 @@ fn in_hand(path: PathBuf, metadata: &fs::Metadata, writing: Writing, reads: bool
     }
     let named = fs::symlink_metadata(&path).ok()?;
     let is_it = (named.dev(), named.ino()) == (metadata.dev(), metadata.ino());
-    let (bytes, stored_bytes) = (metadata.len(), metadata.len().min(metadata.blocks() * BLOCK_BYTES));
+    let bytes = metadata.len();
+    let stored_bytes = if has_holes(&path, metadata) { bytes.min(metadata.blocks() * BLOCK_BYTES) } else { bytes };
     is_it.then_some(InHand { path, bytes, stored_bytes, writing, reads })
+}
+
+/// Whether a large file has holes. That it takes less room than it is long may also be due to compression.
+fn has_holes(path: &Path, metadata: &fs::Metadata) -> bool {
+    if metadata.len() <= ADDED_TO_BYTES || metadata.blocks() * BLOCK_BYTES >= metadata.len() {
+        return false;
+    }
+    let hole = |file: fs::File| nix::unistd::lseek(file, 0, nix::unistd::Whence::SeekHole).ok();
+    crate::by_size::open(path).ok().and_then(hole).is_some_and(|at| at.unsigned_abs() < metadata.len())
 }
 
 #[cfg(test)]

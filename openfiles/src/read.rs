@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::{DirEntryExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirEntryExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Most that is kept of all of them together, bytes.
 pub const MOST_KEPT_BYTES: u64 = 128 << 20;
@@ -31,10 +32,12 @@ pub struct Read {
     pub bytes: u64,
     /// Its last change then: seconds since the epoch, and nanoseconds.
     modified: (i64, i64),
-    /// By what it is known again, if it has more at its end now.
+    /// By what it is known again, if it has changed.
     known_by: Option<KnownBy>,
     /// Whether the checkpoint has its content.
     pub is_kept: bool,
+    /// Whether the job has made it: one that was there before is its user's, who may have changed it since.
+    is_made: bool,
 }
 
 /// A folder that a process is in, has open, or has files in.
@@ -42,21 +45,31 @@ pub struct Read {
 pub struct Folder {
     path: PathBuf,
     inode: u64,
+    /// When it was made; absent where the file system does not tell.
+    made: Option<SystemTime>,
+    mode: u32,
 }
 
-/// The files that stopped processes read, and no process writes; those that the job can lose, since they are its user's.
-pub fn read(processes: &[i32], open: &BTreeSet<InHand>) -> Vec<Read> {
+/// The files that stopped processes read, and no process of them writes; those that the job can lose, since they are its user's.
+/// `most_bytes` of content are kept in all, the smallest first. What was changed after `began` the job has made.
+pub fn read(processes: &[i32], open: &BTreeSet<InHand>, most_bytes: u64, began: SystemTime) -> Vec<Read> {
+    // Nothing is root's own.
+    if nix::unistd::getuid().is_root() {
+        return Vec::new();
+    }
     let written: BTreeSet<&Path> = open.iter().filter(|f| f.writing > Writing::No).map(|f| f.path.as_path()).collect();
-    let held = open.iter().map(|file| (file.path.clone(), ADDED_TO_BYTES));
-    let mapped = processes.iter().flat_map(|pid| mapped(*pid)).map(|path| (path, MAPPED_BYTES));
-    let most: BTreeMap<PathBuf, u64> = mapped.chain(held).collect();
-    let all = most.into_iter().filter(|(path, _)| !written.contains(path.as_path()) && !is_lost(path));
-    let mut all: Vec<(Read, u64)> = all.filter_map(|(path, most)| Some((note(path)?, most))).collect();
+    let mut most: BTreeMap<PathBuf, u64> = mapped(processes).into_iter().map(|path| (path, MAPPED_BYTES)).collect();
+    for file in open {
+        most.entry(file.path.clone()).or_insert(ADDED_TO_BYTES);
+    }
+    let all = most.into_iter().filter(|(path, _)| !written.contains(path.as_path()) && is_own(path));
+    let mut all: Vec<(Read, u64)> = all.filter_map(|(path, most)| Some((note(path, began)?, most))).collect();
     all.sort_by_key(|(read, _)| read.bytes);
-    let mut left_bytes = MOST_KEPT_BYTES;
+    let mut left_bytes = most_bytes;
     let kept = |(mut read, most): (Read, u64)| {
-        let left =
-            left_bytes.checked_sub(read.bytes).filter(|_| read.bytes <= most && by_size::open(&read.path).is_ok());
+        // What other tasks of an array may change is theirs, too.
+        let fits = read.bytes <= most && !by_size::may_be_shared(&read.path);
+        let left = left_bytes.checked_sub(read.bytes).filter(|_| fits);
         read.is_kept = left.is_some();
         left_bytes = left.unwrap_or(left_bytes);
         read
@@ -64,26 +77,36 @@ pub fn read(processes: &[i32], open: &BTreeSet<InHand>) -> Vec<Read> {
     all.into_iter().map(kept).collect()
 }
 
-/// Paths of a process's program and of what it has mapped, with a name that is still theirs.
-fn mapped(pid: i32) -> BTreeSet<PathBuf> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let one = |line: &str| {
-        let mut words = line.splitn(6, ' ');
-        let inode: u64 = words.nth(4)?.parse().ok()?;
-        let path = PathBuf::from(words.next()?.trim());
-        fs::symlink_metadata(&path).ok().filter(|found| found.is_file() && found.ino() == inode)?;
-        Some(path)
-    };
-    maps.lines().filter_map(one).collect()
+/// Whether a path may be that of a file or folder of a user's that lasts.
+fn is_own(path: &Path) -> bool {
+    let is_system = SYSTEM.iter().any(|folder| path.starts_with(folder));
+    path.is_absolute() && !is_system && !is_lost(path) && path.to_str().is_some()
 }
 
-fn note(path: PathBuf) -> Option<Read> {
-    let found = fs::symlink_metadata(&path).ok()?;
-    if SYSTEM.iter().any(|folder| path.starts_with(folder)) || found.uid() != nix::unistd::getuid().as_raw() {
-        return None;
+/// Paths of the programs of processes, and of what they have mapped, with a name that is still theirs.
+fn mapped(processes: &[i32]) -> BTreeSet<PathBuf> {
+    let mut named: BTreeMap<PathBuf, u64> = BTreeMap::new();
+    for pid in processes {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        for line in maps.lines() {
+            let mut words = line.splitn(6, ' ');
+            let (inode, path) = (words.nth(4).and_then(|word| word.parse().ok()), words.next().map(str::trim));
+            if let (Some(inode), Some(path)) = (inode, path.map(Path::new).filter(|path| is_own(path))) {
+                named.insert(path.to_path_buf(), inode);
+            }
+        }
     }
+    let is_it = |path: &PathBuf, inode: &mut u64| {
+        fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.ino() == *inode)
+    };
+    named.extract_if(.., is_it).map(|(path, _)| path).collect()
+}
+
+fn note(path: PathBuf, began: SystemTime) -> Option<Read> {
+    let found = fs::symlink_metadata(&path).ok().filter(|found| found.uid() == nix::unistd::getuid().as_raw())?;
     let known_by = KnownBy::of(&path, found.len(), false);
-    Some(Read { path, bytes: found.len(), modified: modified(&found), known_by, is_kept: false })
+    let is_made = found.modified().is_ok_and(|at| at >= began);
+    Some(Read { path, bytes: found.len(), modified: modified(&found), known_by, is_kept: false, is_made })
 }
 
 fn modified(found: &Metadata) -> (i64, i64) {
@@ -93,11 +116,13 @@ fn modified(found: &Metadata) -> (i64, i64) {
 /// How a file that is read is found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// As it was, or with more at its end.
+    /// As it was, or with more at its end, as far as can be told.
     There,
-    /// Only a comparison with what is kept can tell.
+    /// What is kept has to be compared, and put back if it is another.
     Unsure,
-    /// It is another, or none.
+    /// There is none: what is kept is put back.
+    Missing,
+    /// It is another, or there is none and no copy.
     Gone,
 }
 
@@ -109,42 +134,35 @@ impl Read {
     pub fn look(&self) -> Result<Found, NotBack> {
         let at = |source| NotBack::Storage { path: self.path.clone(), source };
         let found = match fs::symlink_metadata(&self.path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Found::Gone),
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                return Ok(if self.is_kept { Found::Missing } else { Found::Gone });
+            }
             found => found.map_err(at)?,
         };
-        if !found.is_file() || found.len() < self.bytes {
-            return Ok(Found::Gone);
-        }
-        if found.len() == self.bytes && modified(&found) == self.modified {
+        if found.is_file() && found.len() == self.bytes && modified(&found) == self.modified {
             return Ok(Found::There);
         }
-        if self.is_kept {
+        if self.is_kept && self.is_made {
             return Ok(Found::Unsure);
         }
-        let is_it = self.known_by.as_ref().is_some_and(|known| known.is_of(&self.path, &found, self.bytes));
+        let is_it = found.is_file() && self.known_by.as_ref().is_none_or(|known| known.is_of(&self.path, self.bytes));
         Ok(if is_it { Found::There } else { Found::Gone })
     }
 
-    /// Whether the file begins with what is kept of it.
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub fn begins_with(&self, mut kept: impl io::Read) -> io::Result<bool> {
-        let mut file = io::BufReader::new(by_size::open(&self.path)?.take(self.bytes));
-        let (mut ours, mut theirs) = (vec![0; 1 << 16], vec![0; 1 << 16]);
-        loop {
-            let count = kept.read(&mut ours)?;
-            if count == 0 {
-                return Ok(true);
-            }
-            match file.read_exact(&mut theirs[..count]) {
-                Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(false),
-                read => read?,
-            }
-            if ours[..count] != theirs[..count] {
-                return Ok(false);
-            }
-        }
+    /// Its last change, when the program stood still.
+    pub fn modified(&self) -> SystemTime {
+        let (seconds, nanoseconds) = self.modified;
+        let since = Duration::new(seconds.unsigned_abs(), u32::try_from(nanoseconds).unwrap_or_default());
+        if seconds < 0 { UNIX_EPOCH } else { UNIX_EPOCH + since }
+    }
+
+    /// Its content as it is now, if that is still of its size.
+    pub fn content(&self) -> Option<(Metadata, Vec<u8>)> {
+        let mut file = by_size::open(&self.path).ok()?;
+        let mut content = Vec::new();
+        (&mut file).take(self.bytes).read_to_end(&mut content).ok()?;
+        let found = file.metadata().ok().filter(|_| content.len() as u64 == self.bytes)?;
+        Some((found, content))
     }
 
     /// Sets aside what has the file's name now; under which name, if anything has.
@@ -163,18 +181,6 @@ impl Read {
     }
 }
 
-/// The FIFOs that stopped processes have open, by names that are still theirs.
-pub fn fifos(processes: &[i32]) -> BTreeSet<PathBuf> {
-    let open = |pid: &i32| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let links = processes.iter().flat_map(open).map(|entry| entry.path());
-    let one = |link: PathBuf| {
-        let (of, path) = (fs::metadata(&link).ok()?, fs::read_link(&link).ok()?);
-        let named = fs::symlink_metadata(&path).ok()?;
-        (named.file_type().is_fifo() && (named.dev(), named.ino()) == (of.dev(), of.ino())).then_some(path)
-    };
-    links.filter_map(one).filter(|path| !is_lost(path)).collect()
-}
-
 /// The folders that stopped processes are in or have open, and those of the files that they hold; the outer ones first.
 pub fn folders(processes: &[i32], open: &BTreeSet<InHand>) -> Vec<Folder> {
     let links = |pid: &i32| {
@@ -184,12 +190,11 @@ pub fn folders(processes: &[i32], open: &BTreeSet<InHand>) -> Vec<Folder> {
     let within = processes.iter().flat_map(links).filter(|link| fs::metadata(link).is_ok_and(|m| m.is_dir()));
     let within = within.filter_map(|link| fs::read_link(link).ok());
     let of_files = open.iter().filter_map(|file| file.path.parent().map(Path::to_path_buf));
-    let is_common = |path: &Path| is_lost(path) || SYSTEM.iter().any(|folder| path.starts_with(folder));
-    let all: BTreeSet<PathBuf> = within.chain(of_files).filter(|path| path.is_absolute() && !is_common(path)).collect();
+    let all: BTreeSet<PathBuf> = within.chain(of_files).filter(|path| is_own(path)).collect();
     let own = nix::unistd::getuid().as_raw();
     let note = |path: PathBuf| {
         let found = fs::symlink_metadata(&path).ok().filter(|found| found.is_dir() && found.uid() == own)?;
-        Some(Folder { path, inode: found.ino() })
+        Some(Folder { path, inode: found.ino(), made: found.created().ok(), mode: found.mode() & 0o7777 })
     };
     all.into_iter().filter_map(note).collect()
 }
@@ -211,14 +216,15 @@ impl Folder {
         if fs::symlink_metadata(path).is_ok() {
             return Ok(None);
         }
-        let entries = fs::read_dir(outer).into_iter().flatten().flatten();
-        let renamed = entries.filter(|entry| entry.ino() == self.inode).find(|entry| entry.path().is_dir());
-        let from = renamed.map(|entry| entry.path());
-        match &from {
-            Some(other) => fs::rename(other, path),
-            None => fs::create_dir_all(path),
-        }
-        .map_err(at)?;
+        // The number of a removed folder may be another's by now, made later.
+        let is_it = |entry: &fs::DirEntry| {
+            let made = entry.metadata().ok().filter(Metadata::is_dir).and_then(|found| found.created().ok());
+            entry.ino() == self.inode && made.is_some() && made == self.made
+        };
+        let from = fs::read_dir(outer).into_iter().flatten().flatten().find(is_it).map(|entry| entry.path());
+        let new =
+            || fs::create_dir_all(path).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(self.mode)));
+        from.as_ref().map_or_else(new, |other| fs::rename(other, path)).map_err(at)?;
         Ok(Some(IsThere { path: path.clone(), from }))
     }
 }
@@ -258,61 +264,58 @@ impl std::fmt::Display for IsThere {
 mod tests {
     use super::*;
 
-    fn of(path: &Path, is_kept: bool) -> Read {
-        Read { is_kept, ..note(path.to_path_buf()).expect("a file of ours") }
+    /// A folder that is no system's and lasts.
+    fn place() -> tempfile::TempDir {
+        tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
     }
 
     #[test]
     fn a_file_that_is_read_is_not_taken_for_another_of_its_size() {
-        let dir = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
+        let dir = place();
         let path = dir.path().join("input");
-        // Not below a folder of the system: `note` would leave it out.
-        let note = |is_kept| {
-            let found = fs::symlink_metadata(&path).unwrap();
-            let known_by = KnownBy::of(&path, found.len(), false);
-            Read { path: path.clone(), bytes: found.len(), modified: modified(&found), known_by, is_kept }
-        };
         fs::write(&path, "first").unwrap();
-        let (kept, known) = (note(true), note(false));
-        assert_eq!((kept.look().unwrap(), known.look().unwrap()), (Found::There, Found::There));
+        let noted = |is_kept, began| Read { is_kept, ..note(path.clone(), began).unwrap() };
+        let (made, known, given) = (noted(true, UNIX_EPOCH), noted(false, UNIX_EPOCH), noted(true, SystemTime::now()));
+        let looks = || [&made, &known, &given].map(|read| read.look().unwrap());
+        assert_eq!(looks(), [Found::There; 3]);
+        assert_eq!(made.content().unwrap().1, b"first");
         fs::write(&path, "first and more").unwrap();
-        assert_eq!((kept.look().unwrap(), known.look().unwrap()), (Found::Unsure, Found::There));
-        assert!(kept.begins_with(&b"first"[..]).unwrap());
+        assert_eq!(looks(), [Found::Unsure, Found::There, Found::There], "it has only grown");
+        fs::write(&path, "first").unwrap();
+        assert_eq!(looks(), [Found::Unsure, Found::There, Found::There], "touched, or copied");
         fs::write(&path, "other").unwrap();
-        assert_eq!((kept.look().unwrap(), known.look().unwrap()), (Found::Unsure, Found::Gone));
-        assert!(!kept.begins_with(&b"first"[..]).unwrap());
-        let aside = kept.set_aside().unwrap().unwrap();
+        assert_eq!(looks(), [Found::Unsure, Found::Gone, Found::Gone], "its user's own is not taken back");
+        let aside = made.set_aside().unwrap().unwrap();
         assert_eq!(fs::read_to_string(dir.path().join(aside)).unwrap(), "other");
-        assert_eq!((kept.look().unwrap(), kept.set_aside().unwrap()), (Found::Gone, None));
+        assert_eq!(looks(), [Found::Missing, Found::Gone, Found::Missing]);
+        assert_eq!(made.set_aside().unwrap(), None);
     }
 
     #[test]
     fn folders_of_the_system_are_nobodys_to_lose() {
-        assert_eq!(note("/usr/bin/env".into()), None);
-        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let path = dir.path().join("script");
-        fs::write(&path, "1").unwrap();
-        assert!(of(&path, true).is_kept);
-        let own = mapped(std::process::id() as i32);
+        assert!(!is_own(Path::new("/usr/bin/env")) && !is_own(Path::new("/tmp/a")) && is_own(Path::new("/home/a")));
+        let own = mapped(&[std::process::id() as i32]);
         assert!(own.contains(&std::env::current_exe().unwrap()), "{own:?}");
     }
 
     #[test]
-    fn a_folder_gets_its_name_back_or_is_made_anew() {
-        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    fn a_folder_gets_its_name_back_or_is_made_anew_and_another_is_never_taken_for_it() {
+        let dir = place();
         let path = dir.path().join("run.tmp");
+        let noted = |made: &dyn Fn(&Metadata) -> Option<SystemTime>| {
+            let found = fs::metadata(&path).unwrap();
+            Folder { path: path.clone(), inode: found.ino(), made: made(&found), mode: 0o700 }
+        };
         fs::create_dir(&path).unwrap();
         fs::write(path.join("log"), "1").unwrap();
-        let noted = Folder { path: path.clone(), inode: fs::metadata(&path).unwrap().ino() };
-        assert_eq!(noted.be_there().unwrap(), None);
+        let (folder, other) = (noted(&|found| found.created().ok()), noted(&|_| Some(UNIX_EPOCH)));
+        assert_eq!(folder.be_there().unwrap(), None);
         fs::rename(&path, dir.path().join("run.done")).unwrap();
-        let undone = noted.be_there().unwrap().unwrap();
-        assert!(undone.to_string().contains("run.done is "), "{undone}");
-        undone.undo().unwrap();
-        assert!(!path.exists() && noted.be_there().unwrap().is_some());
-        assert_eq!(fs::read_to_string(path.join("log")).unwrap(), "1");
-        fs::remove_dir_all(&path).unwrap();
-        assert!(noted.be_there().unwrap().unwrap().to_string().contains("was removed"));
-        assert!(path.is_dir());
+        let back = folder.be_there().unwrap().unwrap();
+        assert!(back.to_string().contains("run.done is "), "{back}");
+        back.undo().unwrap();
+        assert!(other.be_there().unwrap().unwrap().to_string().contains("was removed"), "made at another time");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(fs::read_to_string(dir.path().join("run.done/log")).unwrap(), "1");
     }
 }

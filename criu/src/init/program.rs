@@ -140,9 +140,9 @@ impl Init<'_> {
     }
 
     fn restore_once(&mut self, folder: &Path) -> Result<(), NotBack> {
-        let Frozen { program, last_pid, pipes, local, gpus, .. } =
+        let Frozen { program, last_pid, pipes, local, gpus, began, .. } =
             frozen::put_back(folder, &self.task.run.join("cut-off"))?;
-        self.temporaries.local = local;
+        (self.temporaries.local, self.temporaries.began) = (local, began);
         let mut ends = Vec::new();
         for (i, pipe) in pipes.iter().enumerate() {
             // Standard output and error were one file, and are two now: both go on into the first.
