@@ -234,6 +234,19 @@ const LAST_SIGNAL: i32 = 64;
 
 pub use protocol::LATEST_SIGNAL;
 
+/// How a job stands by Slurm's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It runs, and nobody ends it.
+    Runs,
+    /// Slurm says that its script has failed, which has not ended.
+    FailedAlone,
+    /// It is being ended for this reason.
+    Ends(FailureKind),
+    /// Slurm does not say.
+    Unknown,
+}
+
 /// What the cluster knows of the job.
 pub trait Cluster {
     /// Nodes that are dead, with the moment they were heard of last.
@@ -242,8 +255,16 @@ pub trait Cluster {
     fn suspects(&mut self) -> bool;
     /// Why the job is being ended, as Slurm's job state tells it; none while it runs as it should.
     fn cause(&mut self) -> Option<FailureKind>;
-    /// Whether Slurm says that the job runs, and is ended by nobody; or that its script has failed, which has not ended.
+    /// Whether Slurm says that the job runs, and is ended by nobody.
     fn runs_on(&mut self) -> bool;
+    /// How the job stands, of which somebody has asked that it end.
+    fn standing(&mut self) -> Standing {
+        match self.cause() {
+            Some(kind) => Standing::Ends(kind),
+            None if self.runs_on() => Standing::Runs,
+            None => Standing::Unknown,
+        }
+    }
     /// When the job's time is up, s since the epoch: it may have been changed since the run began. None if that is not known.
     fn end_s(&mut self) -> Option<f64> {
         None

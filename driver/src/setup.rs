@@ -1,6 +1,6 @@
 //! What both drivers are given, how they leave a run, and what they say and write alike.
 
-use crate::ports::{Cluster, LATEST_SIGNAL, NodeCounter};
+use crate::ports::{Cluster, LATEST_SIGNAL, NodeCounter, Standing};
 use crate::protection::Prospect;
 use options::Settings;
 use protocol::{Event, FailureKind, Manifest, Plan};
@@ -162,20 +162,23 @@ pub(crate) enum AskedToEnd {
     Because(FailureKind),
 }
 
-/// What SIGTERM means to a job whose life has lasted for `life_s`. Where Slurm says that the job runs, it is a signal like any
-/// other (`scancel --signal`, `sbatch --signal`); where Slurm does not say why, a person has ended the job. But what slurmctld could not deliver to a node that was dead it delivers when the node is back, and a later life of the job may have
-/// begun meanwhile.
+/// What SIGTERM means to a job whose life has lasted for `life_s`.
+///
+/// Where Slurm says that the job runs, it is a signal like any other (`scancel --signal`, `sbatch --signal`); where Slurm does not say
+/// why, a person has ended the job. But what slurmctld could not deliver to a node that was dead it delivers when the node is back,
+/// and a later life of the job may have begun meanwhile.
 pub(crate) fn asked_to_end(cluster: &mut dyn Cluster, setup: &Setup, life_s: f64) -> AskedToEnd {
-    let cause = cluster.cause();
-    if cause.is_none() && cluster.runs_on() {
-        if !setup.was_lost || life_s >= LATEST_SIGNAL.as_secs_f64() {
-            return AskedToEnd::Signal;
+    let is_young = setup.was_lost && life_s < LATEST_SIGNAL.as_secs_f64();
+    match cluster.standing() {
+        Standing::Runs if !is_young => AskedToEnd::Signal,
+        Standing::Runs | Standing::FailedAlone => {
+            let reason = "Slurm has ended this life of the job by what it meant for the one before; the run goes on from its last checkpoint";
+            protocol::say!("joulepoint: {reason}");
+            AskedToEnd::ByMistake(reason)
         }
-        let reason = "Slurm has ended this life of the job by what it meant for the one before; the run goes on from its last checkpoint";
-        protocol::say!("joulepoint: {reason}");
-        return AskedToEnd::ByMistake(reason);
+        Standing::Ends(kind) => AskedToEnd::Because(kind),
+        Standing::Unknown => AskedToEnd::Because(FailureKind::Cancelled),
     }
-    AskedToEnd::Because(cause.unwrap_or(FailureKind::Cancelled))
 }
 
 /// State of a run that was ended from outside.

@@ -6,7 +6,7 @@ use nix::sys::signal::{SigHandler, SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
@@ -42,6 +42,9 @@ pub const PASSED_ON: [Signal; 19] = [
     Signal::SIGXFSZ,
 ];
 
+/// Those by which a shell stops what runs in a terminal.
+const OF_JOB_CONTROL: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
 /// For so long after SIGTERM a driver that is killed is not followed by another: Slurm kills what does not end by it.
 const ENDING: Duration = Duration::from_secs(330);
 
@@ -53,6 +56,10 @@ pub fn block_signals() -> io::Result<SigSet> {
     let mut set = SigSet::empty();
     PASSED_ON.iter().for_each(|s| set.add(*s));
     set.add(Signal::SIGCHLD);
+    // A shell that runs it stops and continues its whole process group.
+    if io::stdin().is_terminal() {
+        OF_JOB_CONTROL.iter().for_each(|s| set.remove(*s));
+    }
     set.thread_block()?;
     Ok(set)
 }

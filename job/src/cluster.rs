@@ -1,6 +1,6 @@
 //! What the cluster knows of this job: dead nodes from the controller, the reason of an end from Slurm.
 
-use driver::ports::{Cluster, Happening};
+use driver::ports::{Cluster, Happening, Standing};
 use host::mail::Post;
 use protocol::{FailureKind, NodeHealth, RunHealth};
 use slurm::{JobState, Slurm};
@@ -157,6 +157,34 @@ impl Job {
 }
 
 impl Job {
+    /// Slurm's word on the job; none outside Slurm, and where it does not say.
+    fn asked(&self) -> Option<slurm::Job> {
+        if self.job == 0 {
+            return None;
+        }
+        let asked = self.slurm.job(self.job);
+        asked.inspect_err(|e| tracing::warn!(%e, "Slurm cannot be asked about the job")).ok().flatten()
+    }
+
+    /// Why a job is being ended, if it is.
+    fn cause_of(&self, job: &slurm::Job) -> Option<FailureKind> {
+        // While it is being ended, Slurm hides the state below COMPLETING; a restart counted already means the queue.
+        let requeued = job.restarts > self.restart_count;
+        match job.state {
+            JobState::Running => None,
+            _ if failed_alone(job) => None,
+            _ if job.preempted => Some(FailureKind::Preempted),
+            _ if self.has_lost_a_node() => Some(FailureKind::Node),
+            JobState::Timeout | JobState::Deadline => Some(FailureKind::Timeout),
+            JobState::Preempted => Some(FailureKind::Preempted),
+            JobState::NodeFail | JobState::BootFail => Some(FailureKind::Node),
+            _ if requeued => Some(self.why_requeued()),
+            _ if job.reason == "TimeLimit" || job.time_is_up(host::mail::now_s()) => Some(FailureKind::Timeout),
+            JobState::Cancelled | JobState::Completing => Some(FailureKind::Cancelled),
+            _ => None,
+        }
+    }
+
     /// Whether a node of this record is dead, or found to be, since the record began.
     fn has_lost_a_node(&self) -> bool {
         let nodes = self.controller.health().nodes;
@@ -209,37 +237,22 @@ impl Cluster for Job {
     }
 
     fn cause(&mut self) -> Option<FailureKind> {
-        if self.job == 0 {
-            return None; // A command outside Slurm.
-        }
-        let job = match self.slurm.job(self.job) {
-            Ok(job) => job?,
-            Err(e) => {
-                tracing::warn!(%e, "Slurm cannot be asked about the job");
-                return None;
-            }
-        };
-        // While it is being ended, Slurm hides the state below COMPLETING; a restart counted already means the queue.
-        let requeued = job.restarts > self.restart_count;
-        match job.state {
-            JobState::Running => None,
-            _ if failed_without_its_script(&job) => None,
-            _ if job.preempted => Some(FailureKind::Preempted),
-            _ if self.has_lost_a_node() => Some(FailureKind::Node),
-            JobState::Timeout | JobState::Deadline => Some(FailureKind::Timeout),
-            JobState::Preempted => Some(FailureKind::Preempted),
-            JobState::NodeFail | JobState::BootFail => Some(FailureKind::Node),
-            _ if requeued => Some(self.why_requeued()),
-            _ if job.reason == "TimeLimit" || job.time_is_up(host::mail::now_s()) => Some(FailureKind::Timeout),
-            JobState::Cancelled | JobState::Completing => Some(FailureKind::Cancelled),
-            _ => None,
-        }
+        self.asked().and_then(|job| self.cause_of(&job))
     }
 
     fn runs_on(&mut self) -> bool {
-        let goes_on = |job: &slurm::Job| job.state == JobState::Running || failed_without_its_script(job);
-        self.job != 0
-            && matches!(self.slurm.job(self.job), Ok(Some(job)) if goes_on(&job) && job.restarts == self.restart_count)
+        self.asked().is_some_and(|job| job.state == JobState::Running && job.restarts == self.restart_count)
+    }
+
+    fn standing(&mut self) -> Standing {
+        let Some(job) = self.asked() else { return Standing::Unknown };
+        match self.cause_of(&job) {
+            // The time that its preemption leaves it.
+            None if job.state == JobState::Running && job.preempted => Standing::Ends(FailureKind::Preempted),
+            None if job.state == JobState::Running && job.restarts == self.restart_count => Standing::Runs,
+            None if failed_alone(&job) => Standing::FailedAlone,
+            cause => cause.map_or(Standing::Unknown, Standing::Ends),
+        }
     }
 
     fn end_s(&mut self) -> Option<f64> {
@@ -263,7 +276,7 @@ const BY_EXIT_CODE: &str = "NonZeroExitCode";
 
 /// Whether Slurm says that the job's script has failed: this wrapper, which asks, is it and has not ended. slurmctld says so
 /// where a slurmd refuses a launch, such as that of the life before on a node that is back.
-fn failed_without_its_script(job: &slurm::Job) -> bool {
+fn failed_alone(job: &slurm::Job) -> bool {
     matches!(job.state, JobState::Failed | JobState::Completing) && job.reason == BY_EXIT_CODE
 }
 

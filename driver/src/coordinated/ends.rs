@@ -233,7 +233,7 @@ impl Driver<'_> {
                 Some(Happening::Superseded) => return self.abandon(),
                 Some(_) => {}
                 // Nobody has ended it, after all.
-                None if self.ports.child.runs() && self.ports.cluster.cause().is_none() => limit_s += LEAVE_LIMIT_S,
+                None if self.ports.child.runs() && self.ports.cluster.runs_on() => limit_s += LEAVE_LIMIT_S,
                 None => break 143,
             }
         };

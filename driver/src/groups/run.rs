@@ -471,7 +471,7 @@ impl Groups<'_> {
                 Some(Happening::Superseded) => self.is_superseded = true,
                 Some(_) => {}
                 // Nobody has ended it, after all.
-                None if self.ports.child.runs() && self.ports.cluster.cause().is_none() => limit_s += LEAVE_LIMIT_S,
+                None if self.ports.child.runs() && self.ports.cluster.runs_on() => limit_s += LEAVE_LIMIT_S,
                 None => break 143,
             }
         };
