@@ -33,6 +33,7 @@ pub fn run(scale: &Scale) -> Result<()> {
     }
     place::own_network()?;
     let place = Place::start(scale)?;
+    std::thread::sleep(SETTLE);
     let watch = Duration::from_secs(scale.watch_s);
     let without = Meter::start(&place, None)?.after(watch)?;
     let controller = place.controller()?;
@@ -72,21 +73,22 @@ fn print(scale: &Scale, without: &Reading, with: &Reading) {
 fn storm(scale: &Scale, place: &Place, fleet: &Fleet, wrappers: &wrappers::All, controller: &Daemon) -> Result<()> {
     let dead: BTreeSet<String> = (0..scale.storm).map(place::name).collect();
     let (lost, others) = place.running()?.into_iter().partition::<Vec<_>, _>(|job| dead.contains(&job.node));
+    let lost: BTreeSet<u32> = lost.into_iter().map(|job| job.id).collect();
     let (begun, cpu_s) = (Instant::now(), controller.cpu_s()?);
     place.power_off(&dead)?;
     fleet.power_off(&dead);
     let mut told = 0;
-    while wrappers.begun_again().len() < lost.len() && begun.elapsed() < STORM_LIMIT {
+    while wrappers.begun_again(&lost).len() < lost.len() && begun.elapsed() < STORM_LIMIT {
         std::thread::sleep(Duration::from_millis(500));
         let down = place.down()?;
         if down > told {
             told = down;
-            let (after_s, back) = (begun.elapsed().as_secs_f64(), wrappers.begun_again().len());
+            let (after_s, back) = (begun.elapsed().as_secs_f64(), wrappers.begun_again(&lost).len());
             println!("storm: after {after_s:.1} s {down} nodes are set down, and {back} runs went on");
         }
     }
     let mut after_s: Vec<f64> =
-        wrappers.begun_again().iter().map(|at| at.duration_since(begun).as_secs_f64()).collect();
+        wrappers.begun_again(&lost).iter().map(|at| at.duration_since(begun).as_secs_f64()).collect();
     println!("storm: {} of {} runs went on", after_s.len(), lost.len());
     if !after_s.is_empty() {
         let [first, median, last] = [0.0, 0.5, 1.0].map(|share| crate::bench::quantile(&mut after_s, share));

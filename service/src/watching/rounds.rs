@@ -94,7 +94,6 @@ impl Watcher {
         self.acts.set_down_due(&runs);
         let asked = self.ask_about_jobs(&runs);
         self.note_held(&runs);
-        self.watching.note_given_back(&runs);
         asked
     }
 
@@ -105,6 +104,7 @@ impl Watcher {
         let known: Vec<runs::Run> = runs.iter().map(run).collect();
         let open: BTreeSet<u32> = known.iter().map(|r| r.job).collect();
         watching.words.lock().retain(|job, _| open.contains(job));
+        watching.given_back.lock().retain(|(job, _), _| open.contains(job));
         let due = watching.runs.lock().due(watching.now_s(), &known, &watching.nodes.lock());
         let (begun, waiting) = (Instant::now(), self.acts.slurm.when_idle());
         let mut asked = Ok(());
@@ -142,11 +142,17 @@ impl Watcher {
     ) {
         let watching = &self.watching;
         let word = answer.as_ref().map(|j| word(j, listener::now_s()));
+        let is_in_service = |node: &str| {
+            let told = self.acts.slurm.when_idle().node(node);
+            told.is_ok_and(|told| told.is_some_and(|node| !node.is_out_of_service()))
+        };
         match answer {
             Some(answer) => drop(watching.words.lock().insert(job, (now_s, answer))),
             None => drop(watching.words.lock().remove(&job)),
         }
         for (open, known) in of {
+            let told = watching.words.lock().get(&open.job).map(|(_, job)| job.clone());
+            told.iter().for_each(|job| watching.note_given_back(open, job, is_in_service));
             let action = watching.runs.lock().answered(now_s, known, word.as_ref(), &watching.nodes.lock());
             if let Some(action) = action {
                 self.acts.on_run(open, action);

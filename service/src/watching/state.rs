@@ -110,24 +110,20 @@ impl Watching {
         self.words.lock().get(&run.job).is_some_and(|(_, job)| ends_with(job, run.restart_count, node))
     }
 
-    /// Notes which of their nodes jobs have given back: Slurm does not list them any more, and they are well, or were when that
-    /// was noted. A node that has died is not listed either.
-    pub(super) fn note_given_back(&self, runs: &[OpenRun]) {
-        let (words, nodes, now_s) = (self.words.lock(), self.nodes.lock(), self.now_s());
-        let mut all = self.given_back.lock();
-        let of = |run: &OpenRun| {
-            let key = (run.job, run.restart_count);
-            let before = all.get(&key);
-            let (_, job) =
-                words.get(&run.job).filter(|(_, job)| job.restarts == run.restart_count && !job.nodes.is_empty())?;
-            let is_back = |node: &String| {
-                !job.nodes.contains(node) && (before.is_some_and(|b| b.contains(node)) || nodes.is_well(now_s, node))
-            };
-            let back: BTreeSet<String> = run.nodes.iter().filter(|node| is_back(node)).cloned().collect();
-            (!back.is_empty()).then_some((key, back))
-        };
-        let new = runs.iter().filter(|run| run.nodes.len() > 1).filter_map(of).collect();
-        *all = new;
+    /// Slurm has told the nodes of a run's job: notes which it has given back, by `scontrol update` or to a loan. Slurm does not
+    /// list them any more, and they are well and in service; those that are down it takes from jobs that may lose a node.
+    pub(super) fn note_given_back(&self, run: &OpenRun, job: &Job, is_in_service: impl Fn(&str) -> bool) {
+        let key = (run.job, run.restart_count);
+        let before = self.given_back.lock().get(&key).cloned().unwrap_or_default();
+        let has_shrunk = job.restarts == run.restart_count && (1..run.nodes.len()).contains(&job.nodes.len());
+        if !has_shrunk && before.is_empty() {
+            return;
+        }
+        let listed: BTreeSet<&String> = job.nodes.iter().collect();
+        let missing = run.nodes.iter().filter(|node| has_shrunk && !listed.contains(node));
+        let is_back = |node: &&String| before.contains(*node) || self.is_well(node) && is_in_service(node);
+        let back: BTreeSet<String> = missing.filter(is_back).cloned().collect();
+        self.given_back.lock().insert(key, back);
     }
 
     /// Whether a run's job has given a node back.

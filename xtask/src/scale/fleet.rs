@@ -256,8 +256,7 @@ async fn testify(
 ) -> Answer<Testimony> {
     let said = blocking(move || {
         let seen = see(&Places { url: request.url.clone(), slurmd: request.slurmd.clone() });
-        let now_s = node.started_s + now_s();
-        lock(&node.state).testimonies.testify(now_s, &request.node, request.epoch, seen)
+        lock(&node.state).testimonies.testify(now_s(), &request.node, request.epoch, seen)
     });
     Ok(Json(said.await?))
 }

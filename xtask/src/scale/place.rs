@@ -37,6 +37,9 @@ pub struct Scale {
     pub storm: u32,
 }
 
+/// So many nodes have addresses beside each other, and one line of slurm.conf.
+const BLOCK: u32 = 250;
+
 /// Where all node services answer, each at the address of its node.
 pub const NODE_PORT: u16 = 6821;
 const CONTROLLER_PORT: u16 = 6820;
@@ -88,8 +91,8 @@ pub fn name(node: u32) -> String {
 
 /// Its address.
 pub fn address(node: u32) -> Ipv4Addr {
-    let [_, a, b, c] = (node + 1).to_be_bytes();
-    Ipv4Addr::new(127, 16 + a, b, c)
+    let (block, own) = (node / BLOCK, node % BLOCK);
+    Ipv4Addr::new(127, 16 + (block / BLOCK) as u8, (block % BLOCK) as u8, 1 + own as u8)
 }
 
 /// Where a peer reaches the controller.
@@ -101,7 +104,7 @@ pub fn url(peer: usize) -> String {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Running {
     pub node: String,
-    id: String,
+    pub id: u32,
     start: String,
 }
 
@@ -205,11 +208,11 @@ impl Place {
 
     /// What runs where, and since when.
     pub fn running(&self) -> Result<Vec<Running>> {
-        let text = self.ask("squeue", &["-h", "-t", "R", "-o", "%i %N %S"])?;
+        let text = self.ask("squeue", &["-h", "-t", "R", "-o", "%A %N %S"])?;
         let words = text.lines().map(|line| line.split(' ').map(str::to_string).collect::<Vec<_>>());
         Ok(words
             .filter_map(|w| match &w[..] {
-                [id, node, start] => Some(Running { node: node.clone(), id: id.clone(), start: start.clone() }),
+                [id, node, start] => Some(Running { node: node.clone(), id: id.parse().ok()?, start: start.clone() }),
                 _ => None,
             })
             .collect())
@@ -374,10 +377,23 @@ fn slurm_conf(dir: &Path, munged: &PrivateMunged, scale: &Scale) -> Result<Strin
         // Slurm looks at nodes only where this is not 0, and idle ones have no slurmd here.
         if scale.storm > 0 { 300 } else { 0 },
     );
-    for node in 0..scale.nodes {
-        let port = if node < scale.busy + scale.storm { SLURMD_PORT + node } else { SLURMD_PORT - 1 };
-        let cpus = scale.jobs_per_node;
-        writeln!(text, "NodeName={} NodeAddr={} Port={port} CPUs={cpus} RealMemory=64000", name(node), address(node))?;
+    // Those with a slurmd have ports of their own: they listen at all addresses.
+    let busy = scale.busy + scale.storm;
+    let bounds = [0, busy].into_iter().chain((0..scale.nodes).step_by(BLOCK as usize)).chain([scale.nodes]);
+    let bounds: Vec<u32> = bounds.collect::<BTreeSet<u32>>().into_iter().collect();
+    for part in bounds.windows(2) {
+        let (first, last) = (part[0], part[1] - 1);
+        let ports = match first < busy {
+            true => format!("[{}-{}]", SLURMD_PORT + first, SLURMD_PORT + last),
+            false => (SLURMD_PORT - 1).to_string(),
+        };
+        let [a, b, c, d] = address(first).octets();
+        writeln!(
+            text,
+            "NodeName=n[{first:05}-{last:05}] NodeAddr={a}.{b}.{c}.[{d}-{}] Port={ports} CPUs={} RealMemory=64000",
+            address(last).octets()[3],
+            scale.jobs_per_node,
+        )?;
     }
     writeln!(text, "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE")?;
     Ok(text)

@@ -60,6 +60,7 @@ pub struct All {
 /// A life that has begun.
 struct Told {
     at: Instant,
+    job: u32,
     restart_count: u32,
     plan_ms: f64,
 }
@@ -82,8 +83,9 @@ impl All {
         std::thread::spawn(move || {
             for line in lines.map_while(std::io::Result::ok) {
                 let mut words = line.split(' ').filter_map(|word| word.parse::<f64>().ok());
-                if let (Some(restart_count), Some(plan_ms)) = (words.next(), words.next()) {
-                    let one = Told { at: Instant::now(), restart_count: restart_count as u32, plan_ms };
+                if let (Some(job), Some(restart_count), Some(plan_ms)) = (words.next(), words.next(), words.next()) {
+                    let (job, restart_count) = (job as u32, restart_count as u32);
+                    let one = Told { at: Instant::now(), job, restart_count, plan_ms };
                     told.lock().unwrap_or_else(PoisonError::into_inner).push(one);
                 }
             }
@@ -104,9 +106,13 @@ impl All {
         Ok(())
     }
 
-    /// When each run that had lost its node went on.
-    pub fn begun_again(&self) -> Vec<Instant> {
-        self.told().iter().filter(|told| told.restart_count > 0).map(|told| told.at).collect()
+    /// When runs of these jobs went on.
+    pub fn begun_again(&self, jobs: &BTreeSet<u32>) -> Vec<Instant> {
+        self.told()
+            .iter()
+            .filter(|told| told.restart_count > 0 && jobs.contains(&told.job))
+            .map(|told| told.at)
+            .collect()
     }
 
     /// How long plans took, as they were asked for.
@@ -152,11 +158,7 @@ pub fn run(of: &Wrappers) -> Result<()> {
             if known.insert(incarnation) {
                 let shared = shared.clone();
                 let builder = std::thread::Builder::new().stack_size(256 << 10);
-                builder.spawn(move || {
-                    if let Err(e) = shared.live(incarnation, &life) {
-                        eprintln!("job {}: {e:#}", incarnation.job);
-                    }
-                })?;
+                builder.spawn(move || shared.live(incarnation, &life))?;
             }
         }
         std::thread::sleep(Duration::from_millis(200));
@@ -165,11 +167,11 @@ pub fn run(of: &Wrappers) -> Result<()> {
 
 impl Shared {
     /// One life of a run, until its node is dead.
-    fn live(&self, of: Incarnation, life: &Life) -> Result<()> {
+    fn live(&self, of: Incarnation, life: &Life) {
         let client = Client::new(&self.url, Some(self.munge.clone()), ANSWER_LIMIT);
         let now_s = now_s();
         let begun = Instant::now();
-        let plan: Plan = client.post("/v1/plan", &question(life))?;
+        let plan: Plan = again(|| client.post("/v1/plan", &question(life)));
         let plan_ms = begun.elapsed().as_secs_f64() * 1e3;
         let former = self.run(of.job).map(|run| run.last);
         let key = self.run(of.job).map_or_else(
@@ -179,7 +181,7 @@ impl Shared {
         let path = format!("/v1/runs/{}/{}", key.cluster, key.run);
         if let Some(former) = former {
             let question = BeginRequest { version: protocol::VERSION, former: vec![former] };
-            while !client.post::<_, BeginReply>(&format!("{path}/begin"), &question)?.waits.is_empty() {
+            while !again(|| client.post::<_, BeginReply>(&format!("{path}/begin"), &question)).waits.is_empty() {
                 std::thread::sleep(Duration::from_secs(1));
             }
         }
@@ -188,8 +190,8 @@ impl Shared {
             records: self.run(of.job).map_or(0, |run| run.records),
             last: FormerNode { node: life.node.clone(), of },
         };
-        self.tell(&client, &mut run, now_s, vec![started(of, life), Event::Planned(Box::new(plan))])?;
-        println!("{} {plan_ms}", of.restart_count);
+        self.tell(&client, &mut run, now_s, vec![started(of, life), Event::Planned(Box::new(plan))]);
+        println!("{} {} {plan_ms}", of.job, of.restart_count);
         let (mut since, mut number, mut last) = (0, 0, Instant::now());
         // Not all at the same moment.
         let mut each = CHECKPOINT_EACH.mul_f64(f64::from(of.job % 100) / 100.0);
@@ -201,10 +203,9 @@ impl Shared {
             }
             if last.elapsed() >= each && !self.is_dead(&life.node) {
                 (last, each, number) = (Instant::now(), CHECKPOINT_EACH, number + 1);
-                self.tell(&client, &mut run, now_s, checkpoint(&life.node, number, now_s))?;
+                self.tell(&client, &mut run, now_s, checkpoint(&life.node, number, now_s));
             }
         }
-        Ok(())
     }
 
     fn run(&self, job: u32) -> Option<Run> {
@@ -215,13 +216,24 @@ impl Shared {
         std::fs::read_to_string(&self.dead).is_ok_and(|text| text.lines().any(|line| line == node))
     }
 
-    fn tell(&self, client: &Client, run: &mut Run, at_s: f64, events: Vec<Event>) -> Result<()> {
+    fn tell(&self, client: &Client, run: &mut Run, at_s: f64, events: Vec<Event>) {
         let first = run.records + 1;
         let records = (first..).zip(events).map(|(seq, event)| Record { seq, at_s, event }).collect();
         let batch = Batch { version: protocol::VERSION, key: run.key.clone(), holder: None, records };
-        run.records = client.post::<Batch, Delivered>("/v1/records", &batch)?.upto;
+        run.records = again(|| client.post::<Batch, Delivered>("/v1/records", &batch)).upto;
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(run.last.of.job, run.clone());
-        Ok(())
+    }
+}
+
+/// Asks until there is an answer, as a wrapper does.
+fn again<T>(ask: impl Fn() -> std::result::Result<T, wire::Error>) -> T {
+    let mut pause = Duration::from_millis(500);
+    loop {
+        match ask() {
+            Ok(answer) => return answer,
+            Err(_) => std::thread::sleep(pause),
+        }
+        pause = (2 * pause).min(Duration::from_secs(8));
     }
 }
 
