@@ -194,7 +194,9 @@ impl Driver<'_> {
     fn goes_back(&mut self, line: Option<&Manifest>, ended_s: Option<f64>) -> Vec<Event> {
         let (now_s, finished_s) = (self.ports.clock.now_s(), self.ports.store.finished_s());
         let kept_until_s = line.map_or(0.0, |m| m.begun_s).max(finished_s).max(self.begun_s);
-        let again_s = ended_s.map(|ended_s| ended_s - kept_until_s);
+        // What was done before this run went on from a checkpoint that cannot be had any more nobody has counted.
+        let is_counted = line.is_some() || self.begun_s <= self.life_s;
+        let again_s = ended_s.filter(|_| is_counted).map(|ended_s| ended_s - kept_until_s);
         let told = self.guard.goes_back(now_s, None, line, finished_s > 0.0, again_s);
         self.begun_s = now_s;
         let repeated = match line {
