@@ -107,9 +107,10 @@ impl KnownBy {
         Some(KnownBy { inode, end: end.unwrap_or_default() })
     }
 
-    /// Whether the first so many bytes of a file end as its own did.
-    pub(crate) fn is_of(&self, path: &Path, bytes: u64) -> bool {
-        end(path, bytes).is_ok_and(|end| end == self.end)
+    /// Whether a file that was found is it, or one that is alike as far as it went.
+    pub(crate) fn is_of(&self, path: &Path, found: &Metadata, bytes: u64) -> bool {
+        let is_it = || found.ino() == self.inode || end(path, bytes).is_ok_and(|end| end == self.end);
+        found.len() >= bytes && is_it()
     }
 }
 

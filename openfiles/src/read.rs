@@ -17,8 +17,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Most that is kept of all of them together, bytes.
 pub const MOST_KEPT_BYTES: u64 = 128 << 20;
 
-/// Largest program or library that is kept, bytes.
-const MAPPED_BYTES: u64 = 64 << 20;
+/// Largest file that the job has made, such as a program, that is kept, bytes.
+const MADE_BYTES: u64 = 64 << 20;
 
 /// Folders of the system, which no job changes.
 const SYSTEM: [&str; 9] = ["/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr"];
@@ -58,17 +58,17 @@ pub fn read(processes: &[i32], open: &BTreeSet<InHand>, most_bytes: u64, began: 
         return Vec::new();
     }
     let written: BTreeSet<&Path> = open.iter().filter(|f| f.writing > Writing::No).map(|f| f.path.as_path()).collect();
-    let mut most: BTreeMap<PathBuf, u64> = mapped(processes).into_iter().map(|path| (path, MAPPED_BYTES)).collect();
-    for file in open {
-        most.entry(file.path.clone()).or_insert(ADDED_TO_BYTES);
-    }
-    let all = most.into_iter().filter(|(path, _)| !written.contains(path.as_path()) && is_own(path));
-    let mut all: Vec<(Read, u64)> = all.filter_map(|(path, most)| Some((note(path, began)?, most))).collect();
+    let mapped = mapped(processes).into_iter().map(|path| (path, false));
+    let open = open.iter().map(|file| (file.path.clone(), true));
+    let all: BTreeMap<PathBuf, bool> = mapped.chain(open).collect();
+    let all = all.into_iter().filter(|(path, _)| !written.contains(path.as_path()) && is_own(path));
+    let mut all: Vec<(Read, bool)> = all.filter_map(|(path, is_open)| Some((note(path, began)?, is_open))).collect();
     all.sort_by_key(|(read, _)| read.bytes);
     let mut left_bytes = most_bytes;
-    let kept = |(mut read, most): (Read, u64)| {
-        // What other tasks of an array may change is theirs, too.
-        let fits = read.bytes <= most && !by_size::may_be_shared(&read.path);
+    let kept = |(mut read, is_open): (Read, bool)| {
+        // Programs and libraries that were there before the job stay; what other tasks of an array may change is theirs, too.
+        let most_bytes = if read.is_made { MADE_BYTES } else { ADDED_TO_BYTES };
+        let fits = read.bytes <= most_bytes && (is_open || read.is_made) && !by_size::may_be_shared(&read.path);
         let left = left_bytes.checked_sub(read.bytes).filter(|_| fits);
         read.is_kept = left.is_some();
         left_bytes = left.unwrap_or(left_bytes);
@@ -145,7 +145,9 @@ impl Read {
         if self.is_kept && self.is_made {
             return Ok(Found::Unsure);
         }
-        let is_it = found.is_file() && self.known_by.as_ref().is_none_or(|known| known.is_of(&self.path, self.bytes));
+        // What others write into it the program would have seen, too.
+        let is_it =
+            found.is_file() && self.known_by.as_ref().is_none_or(|known| known.is_of(&self.path, &found, self.bytes));
         Ok(if is_it { Found::There } else { Found::Gone })
     }
 
@@ -284,9 +286,12 @@ mod tests {
         fs::write(&path, "first").unwrap();
         assert_eq!(looks(), [Found::Unsure, Found::There, Found::There], "touched, or copied");
         fs::write(&path, "other").unwrap();
+        assert_eq!(looks(), [Found::Unsure, Found::There, Found::There], "it is that file");
+        fs::write(dir.path().join("new"), "third").unwrap();
+        fs::rename(dir.path().join("new"), &path).unwrap();
         assert_eq!(looks(), [Found::Unsure, Found::Gone, Found::Gone], "its user's own is not taken back");
         let aside = made.set_aside().unwrap().unwrap();
-        assert_eq!(fs::read_to_string(dir.path().join(aside)).unwrap(), "other");
+        assert_eq!(fs::read_to_string(dir.path().join(aside)).unwrap(), "third");
         assert_eq!(looks(), [Found::Missing, Found::Gone, Found::Missing]);
         assert_eq!(made.set_aside().unwrap(), None);
     }
