@@ -31,7 +31,7 @@ pub fn run(scale: &Scale) -> Result<()> {
     if scale.storm > scale.busy || scale.busy + scale.storm > scale.nodes {
         bail!("a storm meets busy nodes, and each of them needs a free one beside them");
     }
-    place::own_network()?;
+    place::own_network(scale.nodes)?;
     let place = Place::start(scale)?;
     std::thread::sleep(SETTLE);
     let watch = Duration::from_secs(scale.watch_s);

@@ -40,6 +40,9 @@ pub struct Scale {
 /// So many nodes have addresses beside each other, and one line of slurm.conf.
 const BLOCK: u32 = 250;
 
+/// What the emulator has open beside two sockets for each node.
+const OTHERS_OPEN: u64 = 1000;
+
 /// Where all node services answer, each at the address of its node.
 pub const NODE_PORT: u16 = 6821;
 const CONTROLLER_PORT: u16 = 6820;
@@ -57,7 +60,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const USERS: [&str; 8] = ["daemon", "bin", "sys", "games", "man", "lp", "mail", "news"];
 
 /// Takes this process into a network of its own, where every address of 127.0.0.0/8 is a host that can be cut off.
-pub fn own_network() -> Result<()> {
+pub fn own_network(nodes: u32) -> Result<()> {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).context("a network of its own needs root")?;
     run("ip", &["link", "set", "lo", "up"])?;
     // Slurm resolves no address, not even a number, where there is none but the loopback's.
@@ -72,6 +75,13 @@ pub fn own_network() -> Result<()> {
     )?;
     // Each node service listens, and each has a connection to the controller.
     let most = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)?.1;
+    let needed = 2 * u64::from(nodes) + OTHERS_OPEN;
+    if most < needed {
+        bail!(
+            "{nodes} nodes need {needed} open files, and this machine allows {most}: say at most --nodes {}",
+            (most - OTHERS_OPEN) / 2
+        );
+    }
     Ok(nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, most, most)?)
 }
 
