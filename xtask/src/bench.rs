@@ -10,7 +10,8 @@ use clap::ValueEnum;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use suite::{Site, Wanted};
@@ -275,6 +276,15 @@ fn processes(name: &str) -> Vec<i32> {
 }
 
 /// CPU time of a process so far, with that of its threads that have ended, s.
+/// What a service answers to everybody.
+pub(crate) fn get(at: impl ToSocketAddrs, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(at)?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
 pub(crate) fn cpu_s(pid: i32) -> Option<f64> {
     let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).ok()?;
     Some(Duration::from(clock_gettime(clock).ok()?).as_secs_f64())

@@ -1,7 +1,7 @@
 //! What the real daemons do over the real wire: events, plans, reports, and their own cost.
 
 use super::store::{ASKING, BEGIN_S, DAY_S, RUNS, batch, per_s};
-use super::{cpu_s, peak_mib, quantile, row};
+use super::{cpu_s, get, peak_mib, quantile, row};
 use anyhow::{Context, Result, bail};
 use protocol::{Batch, Delivered, Plan, PlanRequest, Request, Setting, Source};
 use std::net::{TcpListener, TcpStream};
@@ -188,11 +188,7 @@ impl Daemons {
 
     /// The bounds of `joulepoint_plan_seconds`, and how many plans lie below each.
     fn planned(&self) -> Result<Vec<(f64, f64)>> {
-        use std::io::{Read, Write};
-        let mut stream = TcpStream::connect(&self.controller)?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
+        let text = get(&*self.controller, "/metrics")?;
         Ok(text
             .lines()
             .filter_map(|l| l.strip_prefix("joulepoint_plan_seconds_bucket{le=\"")?.split_once("\"} "))

@@ -5,8 +5,7 @@ use super::wrappers;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -358,11 +357,7 @@ impl Daemon {
 }
 
 fn get(path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(("127.1.0.1", CONTROLLER_PORT))?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
-    Ok(text)
+    crate::bench::get(("127.1.0.1", CONTROLLER_PORT), path)
 }
 
 fn slurm(conf: &Path, program: &str) -> Command {
