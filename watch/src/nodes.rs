@@ -7,11 +7,13 @@
 
 use crate::lease::Word;
 use crate::testimony::{is_reached, reaching};
-use crate::witnesses::{self, majority};
+use crate::witnesses::majority;
 use crate::{Limits, life};
 use protocol::{Held, Incarnation, Seen, Testimony, Unsure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use named::Named;
 
 /// Most nodes that are looked at in the same moment.
 const LOOKS: usize = 32;
@@ -151,15 +153,6 @@ pub enum Action {
     },
 }
 
-/// The witnesses that a node was named in an epoch.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Named {
-    /// Since which epoch.
-    pub epoch: u64,
-    /// Their nodes.
-    pub witnesses: BTreeSet<String>,
-}
-
 /// What must outlive the controller of one node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Known {
@@ -276,6 +269,8 @@ pub struct Nodes {
     limits: Limits,
     nodes: BTreeMap<String, Node>,
     held: BTreeMap<String, Vec<Held>>,
+    /// How many nodes this life of the controller has heard.
+    heard: usize,
 }
 
 impl Nodes {
@@ -283,7 +278,7 @@ impl Nodes {
     pub fn new(limits: Limits, now_s: f64, kept: impl IntoIterator<Item = (String, Known)>) -> Nodes {
         let node = |known| Node { known, heard_s: now_s, ..Node::default() };
         let nodes = kept.into_iter().map(|(name, known)| (name, node(known))).collect();
-        Nodes { limits, nodes, held: BTreeMap::new() }
+        Nodes { limits, nodes, held: BTreeMap::new(), heard: 0 }
     }
 
     /// The protected jobs that hold each node, by Slurm's word.
@@ -315,6 +310,7 @@ impl Nodes {
             // What began before this controller heard of the node may have begun in either boot.
             node.booted = (node.is_heard && !heard.boot_id.is_empty()).then_some((node.heard_s, now_s));
         }
+        self.heard += usize::from(!node.is_heard);
         node.boot_s = heard.up_s.map(|up_s| now_s - up_s);
         node.first_s.get_or_insert(now_s);
         (node.known.boot_id, node.known.fences_itself) = (heard.boot_id, heard.epoch.is_some());
@@ -344,30 +340,6 @@ impl Nodes {
         let ended = node.known.ended.iter().copied().collect();
         let word = Word { held, ended, epoch: node.known.epoch, witnesses: node.known.named_last() };
         (word, has_changed)
-    }
-
-    /// Names others in place of witnesses that are no longer well, or more of them as the cluster grows.
-    fn name_witnesses(&mut self, now_s: f64, name: &str) -> bool {
-        let Some(node) = self.nodes.get(name).filter(|n| n.known.fences_itself) else { return false };
-        let is_well = |n: &Node| n.known.fences_itself && n.is_well(now_s, &self.limits);
-        let now = node.known.named_last();
-        // A new life of the controller takes none for gone that it has not heard yet.
-        let is_left = |w: &String| self.nodes.get(w).is_some_and(|n| n.is_to_come() || is_well(n));
-        let left = now.iter().filter(|w| is_left(w)).count();
-        if left == witnesses::WITNESSES {
-            return false;
-        }
-        let well: Vec<&str> = self.nodes.iter().filter(|(_, n)| is_well(n)).map(|(name, _)| name.as_str()).collect();
-        let chosen = witnesses::choose(name, &now, &well);
-        // Fewer witnesses would be easier to lose all at once: those that may come back are kept, as long as the loss of one
-        // more leaves a majority.
-        if chosen == now || chosen.is_empty() || chosen.len() < now.len() && left > majority(now.len()) {
-            return false;
-        }
-        let Some(node) = self.nodes.get_mut(name) else { return false };
-        node.known.epoch += 1;
-        node.known.named.push(Named { epoch: node.known.epoch, witnesses: chosen });
-        true
     }
 
     /// What is to be kept of a node.
@@ -433,7 +405,8 @@ impl Nodes {
         };
         let old: Vec<String> =
             self.nodes.iter().filter(|(name, n)| is_old(name, n)).map(|(name, _)| name.clone()).collect();
-        old.iter().for_each(|name| drop(self.nodes.remove(name)));
+        let gone = old.iter().filter_map(|name| self.nodes.remove(name)).filter(|n| n.is_heard).count();
+        self.heard -= gone;
         old.into_iter().map(|node| Action::Forget { node }).collect()
     }
 
@@ -594,6 +567,7 @@ impl Nodes {
 }
 
 mod answers;
+mod named;
 mod rest;
 #[cfg(test)]
 mod tests;

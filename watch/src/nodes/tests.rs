@@ -469,7 +469,7 @@ fn a_node_that_has_rested_is_fenced_only_when_what_may_have_begun_there_since_is
     let witnesses: BTreeSet<String> = [name(8), name(9)].into();
     if let Some(node) = nodes.nodes.get_mut(&name(2)) {
         node.known.fences_itself = true;
-        node.known.named = vec![Named { epoch: 0, witnesses: witnesses.clone() }];
+        node.known.named = vec![Named { epoch: 0, witnesses: witnesses.clone(), among: 0 }];
     }
     let beat = Heard { boot_id: "boot".into(), slurmd_up: true, epoch: Some(0), pause_s: 30.0, ..Heard::default() };
     (1..=40).filter(|n| *n != 2).for_each(|n| drop(nodes.heard(39.0, Heard { node: name(n), ..beat.clone() })));
@@ -479,4 +479,61 @@ fn a_node_that_has_rested_is_fenced_only_when_what_may_have_begun_there_since_is
     let epoch = nodes.known(&name(2)).map_or(0, |k| k.epoch);
     assert!(matches!(nodes.looked(44.0, &name(2), epoch, NOTHING, &said)[..], [Action::Dead { .. }]));
     assert!(!nodes.is_fenced(51.9, &name(2)) && nodes.is_fenced(52.1, &name(2)), "8 s from now, not from 10 s on");
+}
+
+/// Nodes of racks, which are heard one rack after the other, as they are switched on.
+fn racks(racks: usize, of: usize) -> Nodes {
+    let mut nodes = Nodes::new(LIMITS, 0.0, []);
+    let mut on = Vec::new();
+    for rack in 1..=racks {
+        for node in 1..=of {
+            on.push(format!("r{rack:02}n{node:02}"));
+            beat(&mut nodes, rack as f64 * 0.1, on.last().expect("it"));
+        }
+        on.iter().for_each(|node| beat(&mut nodes, rack as f64 * 0.1 + 0.05, node));
+    }
+    nodes
+}
+
+fn beat(nodes: &mut Nodes, now_s: f64, name: &str) {
+    let epoch = nodes.known(name).map(|k| k.epoch).or(Some(0));
+    let node = name.to_string();
+    let boot_id = "boot".to_string();
+    nodes.heard(now_s, Heard { node, boot_id, slurmd_up: true, epoch, ..Heard::default() });
+    nodes.word(now_s, name);
+}
+
+#[test]
+fn a_rack_that_is_heard_first_is_found_dead_when_it_loses_its_power_as_a_whole() {
+    let mut nodes = racks(8, 16);
+    let is_on = |name: &String| !name.starts_with("r01");
+    let names: Vec<String> = nodes.nodes.keys().cloned().collect();
+    for at_s in [1.0, 2.0, 3.0, 4.0, 5.0] {
+        names.iter().filter(|name| is_on(name) || at_s < 2.0).for_each(|name| beat(&mut nodes, at_s, name));
+    }
+    let mut dead = 0;
+    for action in nodes.look(5.0) {
+        let Action::Look { node, epoch, witnesses, .. } = action else { continue };
+        let answers = witnesses.into_iter().filter(is_on).map(|w| (w, testimony(NOTHING, None))).collect();
+        let seen = nodes.looked(5.1, &node, epoch, NOTHING, &answers);
+        dead += usize::from(seen.iter().any(|a| matches!(a, Action::Dead { .. })));
+    }
+    assert_eq!(dead, 16);
+}
+
+#[test]
+fn witnesses_are_named_anew_a_few_times_as_a_cluster_comes_up_and_then_no_more() {
+    let mut nodes = racks(8, 16);
+    let first = nodes.known("r01n01").expect("it").epoch;
+    assert!(first <= 9, "{first}");
+    let names: Vec<String> = nodes.nodes.keys().cloned().collect();
+    for at_s in [1.0, 2.0, 3.0] {
+        names.iter().for_each(|name| beat(&mut nodes, at_s, name));
+    }
+    assert_eq!(nodes.known("r01n01").expect("it").epoch, first);
+    // A new life of the controller hears one node after the other again.
+    let kept: Vec<(String, Known)> = nodes.nodes.iter().map(|(name, n)| (name.clone(), n.known.clone())).collect();
+    let mut nodes = Nodes::new(LIMITS, 10.0, kept);
+    names.iter().for_each(|name| beat(&mut nodes, 10.1, name));
+    assert_eq!(nodes.known("r01n01").expect("it").epoch, first);
 }
