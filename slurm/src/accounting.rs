@@ -236,7 +236,7 @@ fn parse_line(line: &str) -> Result<Accounted, Error> {
         submit_s: time("Submit", submit)?,
         start_s: time("Start", start)?,
         end_s: time("End", end)?,
-        uid: uid.parse().map_err(|_| Error::unreadable("UID", uid))?,
+        uid: crate::fields::uid("UID", uid)?,
         user: user.to_owned(),
         nodes: expand_nodelist(nodes)?,
         consumed_j: energy(consumed),

@@ -6,6 +6,13 @@
 
 use crate::Error;
 
+/// Reads a user id. `squeue` of 22.05 prints those above 2^31, as directories give them, as negative numbers.
+pub(crate) fn uid(what: &'static str, text: &str) -> Result<u32, Error> {
+    let number: i64 = text.trim().parse().map_err(|_| Error::unreadable(what, text))?;
+    let signed = || i32::try_from(number).ok().map(i32::cast_unsigned);
+    u32::try_from(number).ok().or_else(signed).ok_or_else(|| Error::unreadable(what, text))
+}
+
 /// One record as the values of its known keys.
 pub(crate) struct Fields<'a> {
     what: String,

@@ -378,7 +378,7 @@ fn parse_line(line: &str) -> Result<Job, Error> {
     let more = [licenses, per_job, per_node, per_socket, per_task];
     Ok(Job {
         id: number("job id", id)?,
-        uid: number("user id", uid)?,
+        uid: crate::fields::uid("user id", uid)?,
         user: text(user),
         array: task.map(|task| Ok::<_, Error>((number("array job id", array)?, task))).transpose()?,
         het: het.parse().ok().filter(|leader| *leader != 0),

@@ -123,8 +123,7 @@ impl Slurm {
     pub fn jobs_on(&self, nodes: &[String]) -> Result<Vec<Holder>, Error> {
         let columns = whole(HOLDER.into_iter());
         let text = self.squeue(&["--nodelist", &nodes.join(",")], &columns)?;
-        let holders = text.lines().filter(|l| !l.is_empty()).map(parse_holder).collect::<Result<Vec<_>, _>>()?;
-        Ok(holders.into_iter().filter(|h| h.state != JobState::Pending && !h.state.is_over()).collect())
+        text.lines().filter(|l| !l.is_empty()).filter_map(|line| parse_holder(line).transpose()).collect()
     }
 
     /// A text of a job, as it was written; it stands alone in the answer, so that it cannot pass for anything else.
@@ -197,13 +196,17 @@ impl Slurm {
     }
 }
 
-fn parse_holder(line: &str) -> Result<Holder, Error> {
+/// A job that holds nodes now; none if it waits or has ended, whatever else is said of it.
+fn parse_holder(line: &str) -> Result<Option<Holder>, Error> {
     let wrong = || Error::unreadable("line of squeue", line);
     let columns: Vec<&str> = line.strip_suffix('|').ok_or_else(wrong)?.split('|').collect();
     let [job, uid, state, nodes] = columns[..] else { return Err(wrong()) };
-    let number = |text: &str| text.parse().map_err(|_| wrong());
-    let (state, nodes) = (JobState::read(state)?.0, expand_nodelist(nodes)?);
-    Ok(Holder { job: number(job)?, uid: number(uid)?, state, nodes })
+    let state = JobState::read(state)?.0;
+    if state == JobState::Pending || state.is_over() {
+        return Ok(None);
+    }
+    let job = job.parse().map_err(|_| wrong())?;
+    Ok(Some(Holder { job, uid: crate::fields::uid("user id", uid)?, state, nodes: expand_nodelist(nodes)? }))
 }
 
 /// The text behind a component's number, up to that of another one.
@@ -277,12 +280,15 @@ mod tests {
     #[test]
     fn holders_are_those_that_have_the_nodes_now() {
         let dir = tempfile::tempdir().expect("a folder");
-        let lines = "7|1000|RUNNING|n[1-2]|\n8|1001|COMPLETING|n2|\n9|1001|COMPLETED|n1|\n10|1000|PENDING||\n\
-                     11|0|SUSPENDED|n1|\n";
+        let lines = "7|1000|RUNNING|n[1-2]|\n8|1001|COMPLETING|n2|\n9|?|COMPLETED|n1|\n10|1000|PENDING||\n\
+                     11|0|SUSPENDED|n1|\n12|-1294967295|RUNNING|n1|\n";
         let slurm = with(&dir, "squeue", &format!("echo \"$@\" >&2; cat <<'END'\n{lines}END"));
         let nodes = ["n1", "n2"].map(str::to_string);
         let holders = slurm.jobs_on(&nodes).expect("an answer");
-        assert_eq!(holders.iter().map(|h| (h.job, h.uid)).collect::<Vec<_>>(), [(7, 1000), (8, 1001), (11, 0)]);
+        assert_eq!(
+            holders.iter().map(|h| (h.job, h.uid)).collect::<Vec<_>>(),
+            [(7, 1000), (8, 1001), (11, 0), (12, 3_000_000_001)]
+        );
         assert_eq!(holders[0].nodes, nodes);
         let forged = with(&dir, "squeue", "echo '7|1000|RUNNING|n1|x|'");
         assert!(forged.jobs_on(&nodes).is_err(), "what has other columns is not guessed at");
