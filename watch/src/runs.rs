@@ -21,8 +21,15 @@ const BOOTED_S: f64 = 10.0;
 /// How long after a node's death a requeued job is taken to be requeued because of it, s.
 const BECAUSE_S: f64 = 900.0;
 
+/// Slurm lets a job that it requeues wait for its credentials to expire, two minutes where nothing else is configured. One that is
+/// to wait longer than this is meant to, s.
+const CREDENTIAL_S: f64 = 185.0;
+
 /// Time between two questions about a job of which nothing is expected, s.
 const RARELY_S: f64 = 60.0;
+
+/// The same where its wrapper has just asked after it, and it has no node that it could give back meanwhile, s.
+const ATTENDED_S: f64 = 300.0;
 
 /// The same about one that may have ended, or is to start soon, s.
 const SOON_S: f64 = 1.0;
@@ -101,6 +108,8 @@ pub struct Job {
     pub requeue: bool,
     /// For how long it has been running, s.
     pub began_ago_s: Option<f64>,
+    /// How long it is to wait in the queue yet, whatever is free, s.
+    pub delayed_s: f64,
 }
 
 /// How a run ended, where its wrapper cannot say it.
@@ -149,12 +158,16 @@ struct Memory {
     released: (u32, f64),
     hit_s: Option<f64>,
     asked_s: Option<f64>,
+    /// The newest life of which Slurm has told, as SLURM_RESTART_COUNT.
+    life: u32,
     /// When the wrapper asked after its run last, s.
     attended_s: Option<f64>,
     /// When the wrapper went away while it was waiting for news, s.
     gone_s: Option<f64>,
     doing: Option<Doing>,
     doing_since_s: f64,
+    /// Whether it might have started since it is in the queue: what delays it then is somebody's wish.
+    has_waited: bool,
     /// Whether nothing was expected of it when it was due last.
     is_quiet: bool,
 }
@@ -228,6 +241,12 @@ impl Runs {
         self.memory.get(&job).is_some_and(|m| m.is_quiet)
     }
 
+    /// For how long a job has been seen to wait in the queue, s.
+    pub fn waits_for_s(&self, now_s: f64, job: u32) -> Option<f64> {
+        let waits = |m: &&Memory| matches!(m.doing, Some(Doing::Waiting | Doing::Delayed | Doing::NotLaunched));
+        self.memory.get(&job).filter(waits).map(|m| now_s - m.doing_since_s)
+    }
+
     /// Slurm was asked about a job, and gave no answer: others come before it is asked about again.
     pub fn unanswered(&mut self, now_s: f64, job: u32) {
         self.memory.entry(job).or_default().asked_s = Some(now_s);
@@ -236,10 +255,15 @@ impl Runs {
     /// Slurm's answer about a run's job, none if it does not know it; what is to be done.
     pub fn answered(&mut self, now_s: f64, run: &Run, job: Option<&Job>, nodes: &Nodes) -> Option<Action> {
         let memory = self.memory.entry(run.job).or_default();
-        memory.asked_s = Some(now_s);
+        (memory.asked_s, memory.life) = (Some(now_s), memory.life.max(run.restart_count));
         let doing = job.map(|j| j.doing);
         if memory.doing != doing {
             (memory.doing, memory.doing_since_s) = (doing, now_s);
+            memory.has_waited = match doing {
+                Some(Doing::Waiting) => true,
+                Some(Doing::Delayed | Doing::NotLaunched) => memory.has_waited,
+                _ => false,
+            };
         }
         let Some(job) = job else {
             return self.lasting(now_s, run.job, FORGOTTEN_S).then_some(Action::Close(Ended::Unknown));
@@ -260,7 +284,9 @@ impl Runs {
                 self.odd(run.job, None);
                 let hit_s = self.memory.get(&run.job).and_then(|m| m.hit_s);
                 let ours = run.is_requeued || hit_s.is_some_and(|at_s| now_s - at_s < BECAUSE_S);
-                (ours && job.doing == Doing::Delayed && self.may_help(now_s, run.job)).then_some(Action::StartNow)
+                let has_waited = self.memory.get(&run.job).is_some_and(|m| m.has_waited);
+                let is_slurms = job.doing == Doing::Delayed && job.delayed_s <= CREDENTIAL_S && !has_waited;
+                (ours && is_slurms && self.may_help(now_s, run.job)).then_some(Action::StartNow)
             }
             Doing::NotLaunched => {
                 self.odd(run.job, None);
@@ -333,12 +359,14 @@ fn pause_s(now_s: f64, run: &Run, memory: &Memory, nodes: &Nodes) -> f64 {
             let is_hit = memory.hit_s.is_some_and(|at_s| now_s - at_s < REQUEUE_S);
             let is_left = memory.gone_s.is_some_and(|at_s| now_s - at_s < REQUEUE_S);
             let is_dead = run.nodes.iter().any(|n| nodes.is_dead(n));
-            if is_hit || is_left || is_dead || !run.is_running {
+            if is_hit || is_left || is_dead || !run.is_running || run.restart_count > memory.life {
                 SOON_S
-            } else if memory.attended_s.is_some_and(|at_s| now_s - at_s > UNATTENDED_S) {
-                QUEUED_S
             } else {
-                RARELY_S
+                match memory.attended_s.map(|at_s| now_s - at_s > UNATTENDED_S) {
+                    Some(true) => QUEUED_S,
+                    Some(false) if run.nodes.len() == 1 => ATTENDED_S,
+                    _ => RARELY_S,
+                }
             }
         }
         // It is over: its last words are waited for.

@@ -149,7 +149,10 @@ impl Acts {
             return Ok(());
         }
         let spared: Vec<_> = open.iter().filter(|run| self.broker.has_lent(run, node)).map(|run| &run.key).collect();
-        let is_hit = |run: &OpenRun| !spared.contains(&&run.key) && !self.watching.has_given_back(run, node);
+        let is_hit = |run: &OpenRun| {
+            let is_there = !self.watching.has_given_back(run, node) && !self.watching.has_left(run, silent_s);
+            is_there && !spared.contains(&&run.key)
+        };
         let text = format!("node {node} died: {seen}");
         let hit = self.store.lock().node_died(node, now_s - silent_s, now_s, &text, is_hit)?;
         self.watching.hit(&hit);

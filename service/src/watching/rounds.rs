@@ -281,6 +281,7 @@ fn word(job: &Job, now_s: f64) -> runs::Job {
         nodes: job.nodes.clone(),
         requeue: job.requeue,
         began_ago_s: job.start_s.map(|at_s| (now_s - at_s).max(0.0)),
+        delayed_s: job.eligible_s.map_or(0.0, |at_s| (at_s - now_s).max(0.0)),
     }
 }
 

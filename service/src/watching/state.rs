@@ -17,6 +17,9 @@ use watch::{Limits, Nodes, Runs, SetDowns};
 /// So many questions about jobs may come at once after a pause, as seconds' worth of `watch.questions_per_minute`.
 const BURST_S: f64 = 6.0;
 
+/// Slurm may hear of a node's end so much earlier than its last heartbeat, s.
+const LATE_WORD_S: f64 = 5.0;
+
 /// Most silent nodes that are named where people read.
 const MOST_NAMED: usize = 10;
 
@@ -129,6 +132,11 @@ impl Watching {
     /// Whether a run's job has given a node back.
     pub(crate) fn has_given_back(&self, run: &OpenRun, node: &str) -> bool {
         self.given_back.lock().get(&(run.job, run.restart_count)).is_some_and(|back| back.contains(node))
+    }
+
+    /// Whether a run's job was back in the queue before a node of it fell silent so long ago, s.
+    pub(crate) fn has_left(&self, run: &OpenRun, silent_s: f64) -> bool {
+        self.runs.lock().waits_for_s(self.now_s(), run.job).is_some_and(|waits_s| waits_s > silent_s + LATE_WORD_S)
     }
 
     /// How many nodes are heard.

@@ -16,7 +16,7 @@ fn run() -> Run {
 fn job(doing: Doing) -> Job {
     let nodes = vec!["n1".to_string(), "n2".to_string()];
     let batch_host = Some("n1".to_string());
-    Job { uid: 1000, doing, batch: true, batch_host, nodes, requeue: true, began_ago_s: Some(50.0) }
+    Job { uid: 1000, doing, batch: true, batch_host, nodes, requeue: true, began_ago_s: Some(50.0), delayed_s: 0.0 }
 }
 
 fn no_nodes() -> Nodes {
@@ -67,6 +67,30 @@ fn a_job_requeued_by_a_death_starts_at_once_and_one_requeued_by_hand_does_not() 
     let handed_back = Run { is_requeued: true, is_running: false, ..run() };
     assert_eq!(runs.answered(100.0, &handed_back, Some(&pending), &nodes), Some(Action::StartNow));
     assert_eq!(runs.answered(110.0, &handed_back, Some(&job(Doing::Waiting)), &nodes), None, "it waits for nodes");
+}
+
+#[test]
+fn a_requeued_job_that_somebody_delays_is_left_to_wait() {
+    let nodes = no_nodes();
+    let handed_back = Run { is_requeued: true, is_running: false, ..run() };
+    let delayed = |delayed_s| Job { delayed_s, ..job(Doing::Delayed) };
+    let mut runs = Runs::new(0.0);
+    assert_eq!(runs.answered(10.0, &handed_back, Some(&delayed(600.0)), &nodes), None, "before it was helped");
+    assert_eq!(runs.answered(20.0, &handed_back, Some(&delayed(121.0)), &nodes), Some(Action::StartNow));
+    assert_eq!(runs.answered(30.0, &handed_back, Some(&job(Doing::Waiting)), &nodes), None);
+    assert_eq!(runs.waits_for_s(35.0, 7), Some(5.0));
+    assert_eq!(
+        runs.answered(40.0, &handed_back, Some(&delayed(60.0)), &nodes),
+        None,
+        "it has waited for its nodes before"
+    );
+    assert_eq!(runs.answered(50.0, &run(), Some(&job(Doing::Running)), &nodes), None);
+    assert_eq!(runs.waits_for_s(55.0, 7), None);
+    assert_eq!(
+        runs.answered(60.0, &handed_back, Some(&delayed(121.0)), &nodes),
+        Some(Action::StartNow),
+        "the next life"
+    );
 }
 
 #[test]
@@ -157,23 +181,34 @@ fn a_job_of_somebody_else_gets_nothing_done() {
 #[test]
 fn slurm_is_asked_rarely_about_a_job_that_runs_and_at_once_when_its_wrapper_goes_away() {
     let nodes = no_nodes();
-    let (mut runs, run) = (Runs::new(0.0), run());
-    let mut asked = 0;
-    for tenth in 0..36_000 {
-        let now_s = f64::from(tenth) / 10.0;
-        runs.attended(now_s, 7);
-        for _ in runs.due(now_s, std::slice::from_ref(&run), &nodes) {
-            asked += 1;
-            runs.answered(now_s, &run, Some(&job(Doing::Running)), &nodes);
+    let asked_in_an_hour = |run: &Run| {
+        let (mut runs, mut asked) = (Runs::new(0.0), 0);
+        for tenth in 0..36_000 {
+            let now_s = f64::from(tenth) / 10.0;
+            runs.attended(now_s, 7);
+            for _ in runs.due(now_s, std::slice::from_ref(run), &nodes) {
+                asked += 1;
+                runs.answered(now_s, run, Some(&job(Doing::Running)), &nodes);
+            }
         }
-    }
-    assert_eq!(asked, 60, "once a minute");
+        (runs, asked)
+    };
+    let alone = Run { nodes: vec!["n1".to_string()], ..run() };
+    assert_eq!(asked_in_an_hour(&alone).1, 12, "every five minutes");
+    let run = run();
+    let (mut runs, asked) = asked_in_an_hour(&run);
+    assert_eq!(asked, 60, "once a minute where it may give a node back");
     runs.answered(3600.0, &run, Some(&job(Doing::Running)), &nodes);
     assert!(runs.due(3600.5, std::slice::from_ref(&run), &nodes).is_empty());
     runs.left(3601.0, 7);
     assert_eq!(runs.due(3601.0, std::slice::from_ref(&run), &nodes), [7]);
     runs.answered(3601.0, &run, Some(&job(Doing::Running)), &nodes);
     assert_eq!(runs.due(3602.1, std::slice::from_ref(&run), &nodes), [7], "and often for a while");
+    runs.answered(3800.0, &run, Some(&job(Doing::Running)), &nodes);
+    runs.attended(3801.0, 7);
+    assert!(runs.due(3801.5, std::slice::from_ref(&run), &nodes).is_empty());
+    let next = Run { restart_count: 1, ..run.clone() };
+    assert_eq!(runs.due(3801.5, std::slice::from_ref(&next), &nodes), [7], "at once when another life begins");
     assert!(runs.due(4000.0, &[], &nodes).is_empty());
 }
 
