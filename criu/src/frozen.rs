@@ -108,6 +108,9 @@ pub struct Pipe {
     /// An incomplete line that was not passed on yet.
     #[serde(default)]
     pub held: Vec<u8>,
+    /// What the output file has not taken yet, as one on a full disk.
+    #[serde(default)]
+    pub waiting: Vec<u8>,
 }
 
 /// Passes on all output of a stopped program; returns the pipes, which are empty then.
@@ -116,8 +119,10 @@ pub struct Pipe {
 /// A sentence.
 pub fn pipes(relays: &mut [Relay]) -> Result<Vec<Pipe>, String> {
     let one = |relay: &mut Relay| {
-        relay.drain().and_then(|()| relay.rest()).map_err(|e| format!("the output cannot be written: {e}"))?;
-        Ok(Pipe { inode: relay.inode(), kept_bytes: relay.kept_bytes(), held: relay.held().to_vec() })
+        relay.drain().map_err(|e| format!("the output cannot be read: {e}"))?;
+        relay.rest();
+        let (inode, kept_bytes) = (relay.inode(), relay.kept_bytes());
+        Ok(Pipe { inode, kept_bytes, held: relay.held().to_vec(), waiting: relay.waiting().to_vec() })
     };
     relays.iter_mut().map(one).collect()
 }

@@ -260,7 +260,7 @@ impl Init<'_> {
         let ready: Vec<bool> = polled.iter().map(|p| p.any().unwrap_or(false)).collect();
         self.hear_signals();
         for (relay, ready) in self.relays.iter_mut().zip(&ready[relays]) {
-            if *ready { relay.drain()? } else { relay.rest()? }
+            if *ready { relay.drain()? } else { relay.rest() }
         }
         if ready[asked].contains(&true) {
             self.asked();

@@ -10,6 +10,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// File in a run's folder with the sizes of the output files when the run began, bytes.
 pub const BEGAN: &str = "output-began.json";
@@ -19,6 +20,13 @@ const CAPACITY_BYTES: i32 = 1 << 20;
 
 /// Longest line that is held back until it is complete, bytes.
 const LINE_BYTES: usize = 64 << 10;
+
+/// Most that waits for a target which takes nothing, as on a full disk, bytes; what comes then is lost, as it would be without us.
+const WAITING_BYTES: usize = 8 << 20;
+
+/// How long the end of a program's output waits for such a target.
+const LAST_TRY: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Prefix of our own lines (`protocol::say!`).
 const OURS: &[u8] = b"joulepoint: ";
@@ -41,6 +49,10 @@ pub struct Relay {
     at_start: bool,
     /// Our own lines, which wait until the program's line is complete.
     late: Vec<u8>,
+    /// What the target has not taken yet.
+    waiting: Vec<u8>,
+    /// Whether something is lost, since more was waiting than is kept.
+    is_lost: bool,
 }
 
 impl Relay {
@@ -65,6 +77,8 @@ impl Relay {
             label: String::new(),
             at_start: true,
             late: Vec::new(),
+            waiting: Vec::new(),
+            is_lost: false,
         })
     }
 
@@ -86,53 +100,100 @@ impl Relay {
     /// Passes on what is in the pipe now, but not what a busy writer adds meanwhile.
     ///
     /// # Errors
-    /// What the target's file system says.
+    /// What the kernel says of the pipe.
     pub fn drain(&mut self) -> io::Result<()> {
         let mut block = vec![0; CAPACITY_BYTES as usize];
         let mut carried = 0;
         while carried < block.len() {
             match self.read.read(&mut block) {
-                Ok(0) => return Ok(()),
+                Ok(0) => break,
                 Ok(length) => {
-                    self.carry(&block[..length])?;
+                    self.carry(&block[..length]);
                     carried += length;
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
         }
+        self.push();
         Ok(())
     }
 
     /// Passes on whole lines, so that a line of ours splits none of the program's.
-    fn carry(&mut self, block: &[u8]) -> io::Result<()> {
+    fn carry(&mut self, block: &[u8]) {
         self.held.extend(block);
         let whole = self.held.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-        self.carry_on(if self.held.len() - whole < LINE_BYTES { whole } else { self.held.len() })
+        self.carry_on(if self.held.len() - whole < LINE_BYTES { whole } else { self.held.len() });
     }
 
     /// Passes on an incomplete line too, when nothing has followed it for a while: a prompt, or a progress bar.
-    ///
-    /// # Errors
-    /// What the target's file system says.
-    pub fn rest(&mut self) -> io::Result<()> {
-        if self.by_lines || self.held.is_empty() { Ok(()) } else { self.carry_on(self.held.len()) }
+    pub fn rest(&mut self) {
+        if !self.by_lines && !self.held.is_empty() {
+            self.carry_on(self.held.len());
+        }
+        self.push();
     }
 
-    fn carry_on(&mut self, ready: usize) -> io::Result<()> {
+    fn carry_on(&mut self, ready: usize) {
         let text: Vec<u8> = self.held.drain(..ready).collect();
         let text = if self.label.is_empty() { text } else { self.labelled(&text) };
         match text.iter().position(|byte| *byte == b'\n').filter(|_| !self.late.is_empty()) {
             Some(end) => {
-                self.to.write_all(&text[..=end])?;
-                self.to.write_all(&std::mem::take(&mut self.late))?;
-                self.to.write_all(&text[end + 1..])?;
+                let late = std::mem::take(&mut self.late);
+                self.emit(&[&text[..=end], &late, &text[end + 1..]].concat());
             }
-            None => self.to.write_all(&text)?,
+            None => self.emit(&text),
         }
-        self.carried_bytes += text.len() as u64;
-        Ok(())
+    }
+
+    /// Adds to what the target is to take.
+    fn emit(&mut self, text: &[u8]) {
+        if self.waiting.len() + text.len() <= WAITING_BYTES.max(text.len()) {
+            self.waiting.extend(text);
+            return self.push();
+        }
+        if !std::mem::replace(&mut self.is_lost, true) {
+            let why = self.push_once().err().map_or(String::new(), |e| format!(": {e}"));
+            self.waiting.extend(format!("\njoulepoint: from here on output is missing{why}\n").into_bytes());
+        }
+    }
+
+    /// Has the target take what it takes. A target that takes nothing, such as a file on a full disk, must not end the program: what is
+    /// for it waits, and a program that writes on loses as much as it would without us.
+    fn push(&mut self) {
+        match self.push_once() {
+            Ok(()) => self.is_lost = false,
+            // Nobody reads any more.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => self.waiting.clear(),
+            Err(_) => {}
+        }
+    }
+
+    fn push_once(&mut self) -> io::Result<()> {
+        let (mut taken, mut end) = (0, Ok(()));
+        while taken < self.waiting.len() && end.is_ok() {
+            match self.to.write(&self.waiting[taken..]) {
+                Ok(0) => end = Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => taken += bytes,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => end = Err(e),
+            }
+        }
+        self.waiting.drain(..taken);
+        self.carried_bytes += taken as u64;
+        end
+    }
+
+    /// What the target has not taken yet.
+    pub fn waiting(&self) -> &[u8] {
+        &self.waiting
+    }
+
+    /// Has the target take this before all else: an earlier relay could not pass it on.
+    pub fn goes_on_with(&mut self, waiting: &[u8]) {
+        self.waiting.extend(waiting);
+        self.push();
     }
 
     fn labelled(&mut self, text: &[u8]) -> Vec<u8> {
@@ -163,16 +224,21 @@ impl Relay {
         &self.held
     }
 
-    /// Passes on all that is left; the program has ended.
+    /// Passes on all that is left; the program has ended. A target that takes nothing is waited for a little.
     ///
     /// # Errors
-    /// What the target's file system says.
+    /// What the kernel says of the pipe.
     pub fn finish(&mut self) -> io::Result<()> {
         self.drain()?;
-        self.carry_on(self.held.len())?;
+        self.carry_on(self.held.len());
         if !self.late.is_empty() {
-            self.to.write_all(b"\n")?;
-            self.to.write_all(&std::mem::take(&mut self.late))?;
+            let late = std::mem::take(&mut self.late);
+            self.emit(&[b"\n", late.as_slice()].concat());
+        }
+        let until = Instant::now() + LAST_TRY;
+        while !self.waiting.is_empty() && Instant::now() < until {
+            std::thread::sleep(AGAIN);
+            self.push();
         }
         Ok(())
     }
@@ -194,6 +260,7 @@ impl Relay {
     /// What the file system says.
     pub fn go_back(&mut self, bytes: u64) -> io::Result<()> {
         self.held.clear();
+        self.waiting.clear();
         if self.kept_bytes().is_some_and(|now| now > bytes) {
             let path = fs::read_link(format!("/proc/self/fd/{}", self.to.as_raw_fd()))?;
             if by_size::may_be_shared(&path) {
@@ -204,7 +271,7 @@ impl Relay {
             self.to.set_len(bytes)?;
             io::Seek::seek(&mut self.to, io::SeekFrom::End(0))?;
             match ends_line {
-                true => self.to.write_all(&ours)?,
+                true => self.emit(&ours),
                 // The program's line is incomplete: ours wait for its end.
                 false => self.late.extend(ours),
             }
@@ -336,7 +403,7 @@ mod tests {
         program.write_all(b"pt\nand on").unwrap();
         relay.drain().unwrap();
         assert_eq!(said(), "kept\njoulepoint: said\n", "the beginning of a line waits");
-        relay.rest().unwrap();
+        relay.rest();
         assert_eq!(said(), "kept\njoulepoint: said\nand on");
     }
 
@@ -357,6 +424,46 @@ mod tests {
         let mut text = vec![0; expected.len()];
         target.read_exact(&mut text).unwrap();
         assert_eq!((text.as_slice(), relay.carried_bytes()), (expected.as_bytes(), expected.len() as u64));
+    }
+
+    #[test]
+    fn a_target_that_takes_nothing_for_a_while_gets_all_in_the_end() {
+        let (mut target, to) = io::pipe().unwrap();
+        let flags = nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
+        nix::fcntl::fcntl(&to, flags).unwrap();
+        let mut relay = Relay::new(to.as_fd()).unwrap();
+        drop(to);
+        let mut program = File::from(relay.write_end().try_clone_to_owned().unwrap());
+        let line = |number: usize| format!("{number:0>999}\n");
+        for number in 0..200 {
+            program.write_all(line(number).as_bytes()).unwrap();
+            relay.drain().unwrap();
+        }
+        assert!(relay.waiting().len() > 100_000);
+        let mut next = Relay::new(relay.to.as_fd()).unwrap();
+        next.goes_on_with(relay.waiting());
+        drop(relay);
+        let reader = std::thread::spawn(move || {
+            let mut text = String::new();
+            target.read_to_string(&mut text).unwrap();
+            text
+        });
+        next.finish().unwrap();
+        drop(next);
+        assert!(reader.join().unwrap() == (0..200).map(line).collect::<String>());
+    }
+
+    #[test]
+    fn a_full_disk_keeps_a_bounded_part_and_ends_nothing() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut relay = Relay::new(full.as_fd()).unwrap();
+        let block = vec![b'x'; 1 << 20];
+        for _ in 0..12 {
+            relay.carry(&block);
+        }
+        assert!(relay.waiting().len() < WAITING_BYTES + 200, "{}", relay.waiting().len());
+        let end = String::from_utf8_lossy(&relay.waiting()[WAITING_BYTES..]).into_owned();
+        assert!(end.contains("joulepoint: from here on output is missing: No space left"), "{end}");
     }
 
     #[test]

@@ -154,6 +154,7 @@ impl Init<'_> {
             if self.line.is_some() {
                 relay.by_lines(pipe.held.clone());
             }
+            relay.goes_on_with(&pipe.waiting);
             ends.push((pipe.inode, relay::inheritable(relay.write_end()).map_err(|e| e.to_string())?));
         }
         self.wait_for_others()?;
