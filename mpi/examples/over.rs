@@ -89,7 +89,18 @@ fn start(
         }
     } else {
         // Each group's mpirun would bind its ranks to the same first cores.
-        command.args(["--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "-n", &ranks]);
+        command.args([
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "--mca",
+            "btl",
+            "self,vader",
+            "--mca",
+            "osc",
+            "^rdma,ucx",
+        ]);
+        command.args(["-n", &ranks]);
         for (name, value) in &variables {
             command.args(["-x", &format!("{name}={value}")]);
         }

@@ -13,7 +13,7 @@ pub struct Fault {
     /// MPI's error class or code.
     pub code: Int,
     /// The error handler has been called already: by the native function that failed.
-    told: bool,
+    pub told: bool,
 }
 
 /// What a call returns inside this crate.
@@ -102,6 +102,15 @@ macro_rules! border_function {
                     crate::collective::meet($w, $comm);
                     native().$name($($arg),*)
                 }
+            }
+        });
+    };
+    // On a window of several groups.
+    (window $win:ident; $name:ident($($arg:ident: $type:ty),*) |$w:ident, $at:ident| $body:expr) => {
+        border_function!(@names Int; $name($($arg: $type),*) {
+            match crate::world::get().and_then(|world| Some((world, world.windows.find($win)?))) {
+                Some(($w, $at)) => crate::border::enter(stringify!($name), None, || crate::window::told($win, $body)),
+                None => native().$name($($arg),*),
             }
         });
     };

@@ -4,9 +4,9 @@
 use crate::abi::*;
 use crate::border::*;
 use crate::operation::Operation;
-use crate::topology::Topology;
 use crate::transport::{Body, Envelope};
 use crate::world::World;
+use mpi_ranks::Topology;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_void;

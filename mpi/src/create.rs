@@ -5,8 +5,8 @@ use crate::abi::*;
 use crate::border::*;
 use crate::collective::{self, W};
 use crate::communicator::Comm;
-use crate::topology::Topology;
 use crate::world::World;
+use mpi_ranks::Topology;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -46,7 +46,7 @@ pub fn adopt(
 ) -> Res<MPI_Comm> {
     if !world.spans(&members) {
         return match topology {
-            Some(topology) => topology.natively(handle),
+            Some(topology) => crate::topology::natively(&topology, handle),
             None => Ok(handle),
         };
     }

@@ -4,8 +4,9 @@
 #![allow(clippy::unnecessary_cast, reason = "MPI_Aint is another type in each ABI")]
 
 use crate::abi::*;
-use crate::border::{Res, fail, moved};
+use crate::border::{Res, check, fail, moved, slice};
 use crate::transport::Body;
+use mpi_windows::{Run, run};
 use std::borrow::Cow;
 use std::ffi::c_void;
 
@@ -80,7 +81,8 @@ impl Part {
         self.bytes() - room as u64
     }
 
-    fn fill(&self, contents: &[u8]) -> u64 {
+    /// Fills it with packed bytes; what it has no room for is left out. Bytes that were taken.
+    pub fn fill(&self, contents: &[u8]) -> u64 {
         let bytes = contents.len().min(self.bytes() as usize);
         let contents = &contents[..bytes];
         if bytes == 0 {
@@ -134,6 +136,50 @@ pub fn extent(datatype: MPI_Datatype) -> isize {
     let (mut lower, mut extent): (MPI_Aint, MPI_Aint) = (0, 0);
     native().MPI_Type_get_extent(datatype, &mut lower, &mut extent);
     extent as isize
+}
+
+/// The type of which all elements consist, if it is one of MPI's own.
+pub fn leaf(datatype: MPI_Datatype) -> Res<MPI_Datatype> {
+    let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
+    native().MPI_Type_get_envelope(datatype, &mut integers, &mut addresses, &mut types, &mut combiner);
+    // Fortran's types of a precision are predefined, too.
+    if combiner == MPI_COMBINER_NAMED as Int || types == 0 {
+        return Ok(datatype);
+    }
+    let (mut numbers, mut places) = (vec![0; integers as usize], vec![0; addresses as usize]);
+    let mut parts = vec![handles().no_type; types as usize];
+    let (at, places) = (numbers.as_mut_ptr(), places.as_mut_ptr());
+    check(native().MPI_Type_get_contents(datatype, integers, addresses, types, at, places, parts.as_mut_ptr()))?;
+    let leaves: Res<Vec<MPI_Datatype>> = parts.iter().map(|part| leaf(*part)).collect();
+    parts.iter_mut().filter(|part| !named(**part)).for_each(|part| {
+        native().MPI_Type_free(part);
+    });
+    match &leaves?[..] {
+        [first, others @ ..] if others.iter().all(|other| other == first) => Ok(*first),
+        _ => fail(MPI_ERR_TYPE),
+    }
+}
+
+/// The bytes of `count` elements, in the order in which they are packed; the first element begins at `at`.
+pub fn runs(count: Int, datatype: MPI_Datatype, at: i64) -> Res<Vec<Run>> {
+    let (one, count) = (size(datatype), count.max(0) as usize);
+    if lies_as_sent(datatype) {
+        return Ok(run::repeated(&[Run { at: 0, bytes: one * count as u64 }], 1, 0, at));
+    }
+    let (mut lower, mut true_extent): (MPI_Aint, MPI_Aint) = (0, 0);
+    native().MPI_Type_get_true_extent(datatype, &mut lower, &mut true_extent);
+    let passes: Vec<Vec<u8>> = (0..run::passes(one as usize))
+        .map(|which| {
+            let scratch = Scratch::new(1, datatype);
+            scratch.part().fill(&run::pass(one as usize, which));
+            slice(moved(scratch.part().at, lower as isize).cast_const().cast(), true_extent as Int).to_vec()
+        })
+        .collect();
+    match run::of_element(&passes, one as usize, lower as i64) {
+        Some(of_one) => Ok(run::repeated(&of_one, count, extent(datatype) as i64, at)),
+        None if one == 0 => Ok(Vec::new()),
+        None => fail(MPI_ERR_TYPE),
+    }
 }
 
 /// Whether it is one of MPI's own types.

@@ -41,18 +41,24 @@ fn modules() -> Vec<(&'static str, &'static [&'static str])> {
         ("topologies", topology::EXPORTED),
         ("topologies", topology::cartesian::EXPORTED),
         ("topologies", topology::graph::EXPORTED),
-        ("windows and new processes", refused::EXPORTED),
+        ("windows", window::make::EXPORTED),
+        ("windows", window::access::EXPORTED),
+        ("windows", window::epoch::EXPORTED),
+        ("windows", refused::SHARED_WINDOW),
+        ("new processes", refused::EXPORTED),
     ]
 }
 
 /// Every function that `mpi.h` declares: its name, its family if this library defines it, its class.
 #[must_use]
 pub fn table() -> Vec<(&'static str, &'static str, Class)> {
+    use crate::refused;
     let mut table = Vec::new();
     let mut ours = BTreeSet::new();
     for (family, names) in modules() {
         for name in names {
-            let refused = crate::refused::EXPORTED.contains(name) || crate::refused::SHARED_POINTER.contains(name);
+            let refused = [refused::EXPORTED, refused::SHARED_POINTER, refused::SHARED_WINDOW];
+            let refused = refused.iter().any(|names| names.contains(name));
             let family = if name.starts_with("MPI_File_") { "files" } else { family };
             ours.insert(*name);
             table.push((*name, family, if refused { Class::Refused } else { Class::Ours }));

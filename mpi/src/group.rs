@@ -4,6 +4,7 @@
 use crate::abi::*;
 use crate::border::*;
 use crate::world::World;
+use mpi_ranks::sets;
 use std::rc::Rc;
 
 /// World ranks of a native communicator's members (of its local group).
@@ -79,35 +80,12 @@ impl World {
     }
 }
 
-fn pick(ranks: &[u32], wanted: &[Int]) -> Res<Vec<u32>> {
-    let mut seen = vec![false; ranks.len()];
-    wanted
-        .iter()
-        .map(|at| match usize::try_from(*at).ok().filter(|at| *at < ranks.len() && !seen[*at]) {
-            Some(at) => {
-                seen[at] = true;
-                Ok(ranks[at])
-            }
-            None => fail(MPI_ERR_RANK),
-        })
-        .collect()
-}
-
-fn without(ranks: &[u32], unwanted: &[Int]) -> Res<Vec<u32>> {
-    let gone = pick(ranks, unwanted)?;
-    Ok(ranks.iter().copied().filter(|rank| !gone.contains(rank)).collect())
+fn known(ranks: Option<Vec<u32>>) -> Res<Vec<u32>> {
+    ranks.map_or_else(|| fail(MPI_ERR_RANK), Ok)
 }
 
 fn listed(ranges: &[[Int; 3]]) -> Res<Vec<Int>> {
-    let mut ranks = Vec::new();
-    for [first, last, step] in ranges {
-        if *step == 0 || (last - first).signum() * step.signum() < 0 {
-            return fail(MPI_ERR_ARG);
-        }
-        let count = (last - first) / step;
-        ranks.extend((0..=count).map(|at| first + at * step));
-    }
-    Ok(ranks)
+    sets::listed(ranges).map_or_else(|| fail(MPI_ERR_ARG), Ok)
 }
 
 export! {
@@ -129,11 +107,6 @@ export! {
         }
         None => fail(MPI_ERR_COMM),
     };
-    fn MPI_Win_get_group(win: MPI_Win, group: *mut MPI_Group) => |w| {
-        check(native().MPI_Win_get_group(win, group))?;
-        w.adopt_group(group);
-        Ok(())
-    };
     fn MPI_Group_size(group: MPI_Group, size: *mut Int) => |w| {
         put(size, w.group(group)?.len() as Int);
         Ok(())
@@ -153,35 +126,31 @@ export! {
         Ok(())
     };
     fn MPI_Group_incl(group: MPI_Group, n: Int, ranks: *const Int, newgroup: *mut MPI_Group) => |w| {
-        put(newgroup, w.hold_group(pick(&w.group(group)?, slice(ranks, n))?));
+        put(newgroup, w.hold_group(known(sets::pick(&w.group(group)?, slice(ranks, n)))?));
         Ok(())
     };
     fn MPI_Group_excl(group: MPI_Group, n: Int, ranks: *const Int, newgroup: *mut MPI_Group) => |w| {
-        put(newgroup, w.hold_group(without(&w.group(group)?, slice(ranks, n))?));
+        put(newgroup, w.hold_group(known(sets::without(&w.group(group)?, slice(ranks, n)))?));
         Ok(())
     };
     fn MPI_Group_range_incl(group: MPI_Group, n: Int, ranges: *mut [Int; 3], newgroup: *mut MPI_Group) => |w| {
-        put(newgroup, w.hold_group(pick(&w.group(group)?, &listed(slice(ranges, n))?)?));
+        put(newgroup, w.hold_group(known(sets::pick(&w.group(group)?, &listed(slice(ranges, n))?))?));
         Ok(())
     };
     fn MPI_Group_range_excl(group: MPI_Group, n: Int, ranges: *mut [Int; 3], newgroup: *mut MPI_Group) => |w| {
-        put(newgroup, w.hold_group(without(&w.group(group)?, &listed(slice(ranges, n))?)?));
+        put(newgroup, w.hold_group(known(sets::without(&w.group(group)?, &listed(slice(ranges, n))?))?));
         Ok(())
     };
     fn MPI_Group_union(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) => |w| {
-        let (one, other) = (w.group(group1)?, w.group(group2)?);
-        let added = other.iter().filter(|rank| !one.contains(rank));
-        put(newgroup, w.hold_group(one.iter().chain(added).copied().collect()));
+        put(newgroup, w.hold_group(sets::union(&w.group(group1)?, &w.group(group2)?)));
         Ok(())
     };
     fn MPI_Group_intersection(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) => |w| {
-        let (one, other) = (w.group(group1)?, w.group(group2)?);
-        put(newgroup, w.hold_group(one.iter().copied().filter(|rank| other.contains(rank)).collect()));
+        put(newgroup, w.hold_group(sets::common(&w.group(group1)?, &w.group(group2)?)));
         Ok(())
     };
     fn MPI_Group_difference(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) => |w| {
-        let (one, other) = (w.group(group1)?, w.group(group2)?);
-        put(newgroup, w.hold_group(one.iter().copied().filter(|rank| !other.contains(rank)).collect()));
+        put(newgroup, w.hold_group(sets::difference(&w.group(group1)?, &w.group(group2)?)));
         Ok(())
     };
     fn MPI_Group_compare(group1: MPI_Group, group2: MPI_Group, result: *mut Int) => |w| {
@@ -220,24 +189,3 @@ mod numbers {
 }
 #[cfg(not(feature = "mpich"))]
 pub use numbers::EXPORTED as NUMBERS;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_count_up_and_down_and_refuse_what_leads_nowhere() {
-        assert_eq!(listed(&[[0, 4, 2], [3, 1, -1]]).expect("ranges"), [0, 2, 4, 3, 2, 1]);
-        assert!(listed(&[[0, 4, 0]]).is_err());
-        assert!(listed(&[[0, 4, -1]]).is_err());
-    }
-
-    #[test]
-    fn a_rank_is_picked_once_and_from_the_group() {
-        assert_eq!(pick(&[5, 6, 7], &[2, 0]).expect("ranks of the group"), [7, 5]);
-        assert!(pick(&[5, 6, 7], &[1, 1]).is_err());
-        assert!(pick(&[5, 6, 7], &[3]).is_err());
-        assert!(pick(&[5, 6, 7], &[-1]).is_err());
-        assert_eq!(without(&[5, 6, 7], &[1]).expect("a rank of the group"), [5, 7]);
-    }
-}

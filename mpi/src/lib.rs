@@ -6,13 +6,16 @@
 //! attributes, names, error handlers and Fortran numbers stay native. Without `JOULEPOINT_MPI_RANKS` every call is
 //! native. Not here: how groups are started, what the relay logs, and when a checkpoint is made.
 //!
-//! Read in this order: [`abi`] (the native functions), [`border`] (how a function is exported), [`world`] (who is
+//! Read in this order: `mpi_abi` (the native functions), [`border`] (how a function is exported), [`world`] (who is
 //! where), [`communicator`], [`operation`] (one message under way), [`progress`], [`collective`].
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 #![allow(non_snake_case, reason = "MPI's names are written as MPI writes them")]
 
-mod abi;
+#[cfg(feature = "mpich")]
+use mpi_abi::of_mpich as abi;
+#[cfg(not(feature = "mpich"))]
+use mpi_abi::of_openmpi as abi;
 #[macro_use]
 mod border;
 mod collective;
@@ -30,8 +33,8 @@ mod probe;
 mod progress;
 mod refused;
 mod request;
-mod slots;
 mod startup;
 mod topology;
 mod transport;
+mod window;
 mod world;

@@ -180,7 +180,7 @@ impl Outcomes {
 mod tests {
     use super::*;
     use crate::transport::{Body, Envelope, Error};
-    use crate::world::Place;
+    use mpi_ranks::Place;
     use std::rc::Rc;
     use std::time::Duration;
 

@@ -97,6 +97,7 @@ impl World {
                 Err(error) => world::lost("the messages of other groups cannot be received", &error),
             }
         }
+        self.windows.serve(self);
         let tasks = self.progress.tasks.take();
         let still: VecDeque<_> = tasks.into_iter().filter(|task| !task.ready(self)).collect();
         let mut tasks = self.progress.tasks.borrow_mut();

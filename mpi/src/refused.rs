@@ -21,26 +21,9 @@ pub fn within_a_node(split_type: Int) -> bool {
     }
 }
 
-const WINDOW: &str = "use messages, or run coordinated with engine app or hook (--ft-energy-engine)";
 const SPAWN: &str = "start all processes at once, or run without --ft-energy";
 
 export! {
-    fn MPI_Win_create(base: *mut c_void, size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) for comm => |_w, _at| {
-        let _ = (base, size, disp_unit, info, win);
-        refuse("MPI_Win_create", WINDOW)
-    };
-    fn MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) for comm => |_w, _at| {
-        let _ = (info, win);
-        refuse("MPI_Win_create_dynamic", WINDOW)
-    };
-    fn MPI_Win_allocate(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) for comm => |_w, _at| {
-        let _ = (size, disp_unit, info, baseptr, win);
-        refuse("MPI_Win_allocate", WINDOW)
-    };
-    fn MPI_Win_allocate_shared(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) for comm => |_w, _at| {
-        let _ = (size, disp_unit, info, baseptr, win);
-        refuse("MPI_Win_allocate_shared", "split by MPI_COMM_TYPE_SHARED first")
-    };
     fn MPI_Comm_spawn(command: *const c_char, argv: *mut *mut c_char, maxprocs: Int, info: MPI_Info, root: Int, comm: MPI_Comm, intercomm: *mut MPI_Comm, array_of_errcodes: *mut Int) => |_w| {
         let _ = (command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes);
         refuse("MPI_Comm_spawn", SPAWN)
@@ -64,17 +47,18 @@ export! {
     };
 }
 
-/// What programs call on the ranks of one node, where it is served: a program that has it need not be refused.
-const SERVED_ON_A_NODE: &str = "MPI_Win_allocate_shared";
+mod shared_window {
+    use super::*;
 
-const fn is_same(one: &str, other: &str) -> bool {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
-    let mut at = 0;
-    while at < one.len() && at < other.len() && one[at] == other[at] {
-        at += 1;
+    export! {
+        fn MPI_Win_allocate_shared(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) for comm => |_w, _at| {
+            let _ = (size, disp_unit, info, baseptr, win);
+            refuse("MPI_Win_allocate_shared", "split by MPI_COMM_TYPE_SHARED first")
+        };
     }
-    at == one.len() && at == other.len()
 }
+/// What is served on the ranks of one node alone: programs call it there, and need not be refused for it.
+pub use shared_window::EXPORTED as SHARED_WINDOW;
 
 /// Writes the names of all that is refused one after the other, each with a NUL after it; the number of their bytes.
 const fn names<const BYTES: usize>(into: &mut [u8; BYTES]) -> usize {
@@ -91,7 +75,7 @@ const fn names<const BYTES: usize>(into: &mut [u8; BYTES]) -> usize {
         while row < tables[table].len() {
             let name = tables[table][row].as_bytes();
             let mut at = 0;
-            while at <= name.len() && !is_same(tables[table][row], SERVED_ON_A_NODE) {
+            while at <= name.len() {
                 if end < BYTES {
                     into[end] = if at < name.len() { name[at] } else { 0 };
                 }

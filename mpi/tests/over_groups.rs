@@ -50,10 +50,15 @@ struct Other<'a> {
     compiler: &'a str,
     launcher: &'a str,
     words: &'a [&'a str],
+    /// The programs that are compared.
+    programs: &'a [&'a str],
 }
 
+const PROGRAMS: [&str; 4] = ["messages.c", "collectives.c", "communicators.c", "window.c"];
+
 /// Debian's MPICH, under names of its own.
-const MPICH: Other = Other { compiler: "mpicc.mpich", launcher: "mpiexec.hydra", words: &["-launcher", "fork"] };
+const MPICH: Other =
+    Other { compiler: "mpicc.mpich", launcher: "mpiexec.hydra", words: &["-launcher", "fork"], programs: &PROGRAMS };
 
 /// What all ranks write, each into a file of its own: launchers mix the bytes of several in other ways.
 fn written(command: &mut Command, folder: &Path, name: &str, program: &Path) -> Vec<String> {
@@ -82,7 +87,7 @@ fn same_with(of: &Other<'_>) {
         println!("skipped: no {}, or no {}", of.launcher, mpich.display());
         return;
     }
-    for name in ["messages.c", "collectives.c", "communicators.c"] {
+    for name in of.programs {
         let folder = tempfile::tempdir().expect("a folder");
         let program = compiled(of.compiler, name, folder.path()).expect("a C compiler");
         let limited = |program: &Path| {
@@ -114,12 +119,24 @@ fn programs_of_open_mpi_5_do_what_they_do_natively() {
         return;
     };
     let [compiler, launcher] = ["mpicc", "mpirun"].map(|name| format!("{folder}/{name}"));
-    same_with(&Other { compiler: &compiler, launcher: &launcher, words: &["--oversubscribe"] });
+    same_with(&Other { compiler: &compiler, launcher: &launcher, words: &["--oversubscribe"], programs: &PROGRAMS });
 }
 
 fn natively(ranks: usize, program: &[&str], folder: &Path) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["120", "mpirun", "--oversubscribe", "--mca", "btl", "self,vader", "-n", &ranks.to_string()]);
+    command.args([
+        "120",
+        "mpirun",
+        "--oversubscribe",
+        "--mca",
+        "btl",
+        "self,vader",
+        "--mca",
+        "osc",
+        "^rdma,ucx",
+        "-n",
+        &ranks.to_string(),
+    ]);
     command.args(program).current_dir(folder);
     run(&mut command)
 }
@@ -215,16 +232,21 @@ fn fortran_2008() {
 }
 
 #[test]
-fn a_window_over_groups_is_refused_by_name_and_the_program_ends() {
+fn windows() {
+    same_as_native("mpicc", "window.c");
+}
+
+#[test]
+fn new_processes_are_refused_by_name_and_the_program_ends() {
     if !installed("mpirun") || !installed("mpicc") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let program = compiled("mpicc", "window.c", folder.path()).expect("a C compiler");
+    let program = compiled("mpicc", "spawn.c", folder.path()).expect("a C compiler");
     let output = over("0-1/2-3", &[program.to_str().expect("a path")], folder.path());
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
-    assert!(told.contains("MPI_Win_create is not possible over recovery groups"), "{told}");
+    assert!(told.contains("MPI_Comm_spawn is not possible over recovery groups"), "{told}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// Options of Open MPI's `mpirun`: only this node, in shared memory, and nothing that asks Slurm. Nothing is bound to
 /// CPUs beyond what Slurm allows the step: its neighbours on the node would be bound to the same.
-const OPEN_MPI: [&str; 27] = [
+const OPEN_MPI: [&str; 30] = [
     "--oversubscribe",
     "--bind-to",
     "none",
@@ -26,6 +26,10 @@ const OPEN_MPI: [&str; 27] = [
     "--mca",
     "btl_base_warn_component_unused",
     "0",
+    // Open MPI 4.1's windows by RDMA or UCX need a network: without one they end or crash programs.
+    "--mca",
+    "osc",
+    "^rdma,ucx",
     // The only network of a sandbox, whatever the site or the user has named.
     "--mca",
     "oob_tcp_if_include",

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use super::*;
-use crate::topology::Neighbours;
+use mpi_ranks::Neighbours;
 
 impl Comm {
     /// The neighbours of this rank, and how many there are of each kind.
@@ -20,12 +20,12 @@ pub(super) async fn alltoall(world: W, at: Rc<Comm>, from: Vec<Part>, into: Vec<
     let Neighbours { sources, destinations } = at.neighbours()?;
     let mut messages = Vec::new();
     for (part, (peer, tag)) in into.into_iter().zip(sources) {
-        if peer != MPI_PROC_NULL {
+        if let Some(peer) = peer.filter(|peer| *peer != MPI_PROC_NULL) {
             messages.push(turn.message(world, Role::Receive, part, peer as usize, tag)?);
         }
     }
     for (part, (peer, tag)) in from.into_iter().zip(destinations) {
-        if peer != MPI_PROC_NULL {
+        if let Some(peer) = peer.filter(|peer| *peer != MPI_PROC_NULL) {
             messages.push(turn.message(world, Role::Send(Mode::Standard), part, peer as usize, tag)?);
         }
     }

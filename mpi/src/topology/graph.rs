@@ -1,53 +1,14 @@
 //! Graphs, known to all ranks or distributed.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use super::Topology;
 use crate::abi::*;
 use crate::border::*;
 use crate::collective::{self, W};
 use crate::communicator::Comm;
 use crate::create::split;
+use mpi_ranks::Topology;
+use mpi_ranks::graph::{Distributed, Graph};
 use std::rc::Rc;
-
-/// A graph that all ranks know.
-#[derive(Clone, Debug)]
-pub struct Graph {
-    /// For each rank the end of its neighbours in `edges`.
-    pub index: Vec<Int>,
-    /// The neighbours of all ranks, one after another.
-    pub edges: Vec<Int>,
-}
-
-impl Graph {
-    fn new(nodes: Int, index: *const Int, edges: *const Int) -> Res<Graph> {
-        let index = slice(index, nodes).to_vec();
-        let rising = index.windows(2).all(|pair| pair[0] <= pair[1]) && index.first().is_none_or(|first| *first >= 0);
-        let edges =
-            if rising { slice(edges, index.last().copied().unwrap_or(0)).to_vec() } else { return fail(MPI_ERR_ARG) };
-        if edges.iter().any(|rank| !(0..nodes).contains(rank)) {
-            return fail(MPI_ERR_ARG);
-        }
-        Ok(Graph { index, edges })
-    }
-
-    /// The neighbours of a rank.
-    pub fn neighbours(&self, rank: usize) -> &[Int] {
-        let first = if rank == 0 { 0 } else { self.index[rank - 1] };
-        &self.edges[first as usize..self.index[rank] as usize]
-    }
-}
-
-/// What one rank knows of a distributed graph.
-#[derive(Clone, Debug, Default)]
-pub struct Distributed {
-    /// From whom edges come.
-    pub sources: Vec<Int>,
-    /// To whom edges go.
-    pub destinations: Vec<Int>,
-    source_weights: Vec<Int>,
-    destination_weights: Vec<Int>,
-    weighted: bool,
-}
 
 /// `MPI_UNWEIGHTED`, an address in either ABI: an array that says so rather than weights.
 fn weights(at: *const Int, n: Int) -> Option<Vec<Int>> {
@@ -100,6 +61,12 @@ fn tell(world: W, at: &Rc<Comm>, own: &[[Int; 3]], weighted: bool) -> Res<Distri
     Ok(graph)
 }
 
+fn asked(nodes: Int, index: *const Int, edges: *const Int) -> Res<Graph> {
+    let index = slice(index, nodes);
+    let count = index.last().copied().unwrap_or(0);
+    Graph::new(index, slice(edges, count)).map_or_else(|| fail(MPI_ERR_ARG), Ok)
+}
+
 fn graph(at: &Comm) -> Res<&Graph> {
     match &at.topology {
         Some(Topology::Graph(graph)) => Ok(graph),
@@ -128,7 +95,7 @@ fn neighbours(at: &Comm, rank: Int) -> Res<&[Int]> {
 export! {
     fn MPI_Graph_create(comm_old: MPI_Comm, nnodes: Int, index: *const Int, edges: *const Int, reorder: Int, comm_graph: *mut MPI_Comm) collective comm_old => |w, at| {
         let _ = reorder;
-        let graph = Graph::new(nnodes, index, edges)?;
+        let graph = asked(nnodes, index, edges)?;
         if nnodes < 0 || nnodes as usize > at.size() {
             return fail(MPI_ERR_ARG);
         }
@@ -155,7 +122,7 @@ export! {
         Ok(())
     };
     fn MPI_Graph_map(comm: MPI_Comm, nnodes: Int, index: *const Int, edges: *const Int, newrank: *mut Int) for comm => |_w, at| {
-        Graph::new(nnodes, index, edges)?;
+        asked(nnodes, index, edges)?;
         put(newrank, if (at.rank as Int) < nnodes { at.rank as Int } else { MPI_UNDEFINED });
         Ok(())
     };
@@ -209,19 +176,4 @@ export! {
         }
         Ok(())
     };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_graph_that_does_not_add_up_is_refused() {
-        let graph = |index: &[Int], edges: &[Int]| Graph::new(index.len() as Int, index.as_ptr(), edges.as_ptr());
-        let ring = graph(&[1, 3, 4], &[1, 0, 2, 1]).expect("a graph");
-        assert_eq!(ring.neighbours(1), [0, 2]);
-        assert!(graph(&[2, 1], &[1, 0]).is_err());
-        assert!(graph(&[-1, 1], &[1, 0]).is_err());
-        assert!(graph(&[1, 2], &[2, 0]).is_err());
-    }
 }

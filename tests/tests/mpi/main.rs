@@ -7,6 +7,7 @@ mod fallback;
 mod mpich;
 mod planned;
 mod together;
+mod windows;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

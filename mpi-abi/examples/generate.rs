@@ -1,9 +1,9 @@
 //! Makes one ABI's declarations from its `mpi.h`.
 //!
-//! `cargo run -p mpi --example generate -- --include /usr/lib/x86_64-linux-gnu/openmpi/include --out mpi/src/abi/openmpi.rs`
+//! `cargo run -p mpi-abi --example generate -- --include /usr/lib/x86_64-linux-gnu/openmpi/include --out mpi-abi/src/openmpi.rs`
 //!
 //! Needs libclang (Debian: `libclang-dev`). Headers of an MPI that is not installed come from its `-dev` package,
-//! unpacked anywhere (`dpkg -x`). The functions are written as one `table!` block, which `src/abi/mod.rs` turns into
+//! unpacked anywhere (`dpkg -x`). The functions are written as one `table!` block, which `src/lib.rs` turns into
 //! a table of pointers that is filled from the program's own MPI library.
 // SPDX-License-Identifier: GPL-2.0-or-later
 

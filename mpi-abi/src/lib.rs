@@ -1,35 +1,40 @@
-//! The native MPI library: its types and constants, and its functions, looked up in the library that the program uses.
+//! The program's own MPI library, the *native* one: its types and constants, and its functions, looked up where it is loaded.
 //!
-//! `openmpi` and `mpich` are made from the headers by `examples/generate.rs`; the `_handles` beside each say what a
-//! handle is in that ABI and how one of ours is told from a native one. The feature `mpich` chooses.
-//! The functions are declared safe: their arguments are the program's own, or memory that this crate keeps alive until
+//! There is a module for each ABI. `openmpi.rs` and `mpich.rs` are made from the headers by `examples/generate.rs`; the
+//! `_handles` beside each say what a handle is in that ABI and how one of ours is told from a native one.
+//! The functions are declared safe: their arguments are the program's own, or memory that the caller keeps alive until
 //! the request on it is complete, and MPI's rules for the caller are the program's contract with MPI.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
+#![allow(non_snake_case, reason = "MPI's names are written as MPI writes them")]
+
 use std::ffi::{CStr, c_void};
-use std::sync::OnceLock;
 
-#[cfg(not(feature = "mpich"))]
 #[rustfmt::skip]
-#[allow(missing_docs, dead_code, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]
-mod openmpi;
-#[cfg(not(feature = "mpich"))]
-mod openmpi_handles;
-#[cfg(not(feature = "mpich"))]
-pub use {openmpi::*, openmpi_handles::*};
-
-#[cfg(feature = "mpich")]
-#[rustfmt::skip]
-#[allow(missing_docs, dead_code, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]
+#[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod mpich;
-#[cfg(feature = "mpich")]
 mod mpich_handles;
-#[cfg(feature = "mpich")]
-pub use {mpich::*, mpich_handles::*};
+#[rustfmt::skip]
+#[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod openmpi;
+mod openmpi_handles;
+
+/// Open MPI 4 and 5.
+pub mod of_openmpi {
+    pub use crate::openmpi::*;
+    pub use crate::openmpi_handles::*;
+    pub use crate::{Int, fortran_index, fortran_number};
+}
+
+/// MPICH, and those that keep to its ABI: Intel's MPI, Cray's, MVAPICH.
+pub mod of_mpich {
+    pub use crate::Int;
+    pub use crate::mpich::*;
+    pub use crate::mpich_handles::*;
+}
 
 pub use std::ffi::c_int as Int;
 
-#[cfg_attr(feature = "mpich", allow(dead_code, reason = "only ranges of addresses are told apart by it"))]
 /// What kind of object a handle of ours stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -41,21 +46,17 @@ pub enum Kind {
     Message,
 }
 
-/// How many objects of one kind there may be at a time.
-pub const SLOTS: usize = 1 << 20;
+use mpi_ranks::slots::SLOTS;
 
-#[cfg_attr(feature = "mpich", allow(dead_code, reason = "only Open MPI's Fortran has tables of numbers"))]
 /// Fortran's numbers of our objects begin here, above what a native table reaches.
 const FORTRAN: Int = 1 << 28;
 
-#[cfg_attr(feature = "mpich", allow(dead_code, reason = "only Open MPI's Fortran has tables of numbers"))]
 /// Fortran's number of our object `index`.
 #[must_use]
 pub fn fortran_number(index: u32) -> Int {
     FORTRAN + index as Int
 }
 
-#[cfg_attr(feature = "mpich", allow(dead_code, reason = "only Open MPI's Fortran has tables of numbers"))]
 /// The object of ours that Fortran calls `number`, or `None` if it is native.
 #[must_use]
 pub fn fortran_index(number: Int) -> Option<u32> {
@@ -78,7 +79,7 @@ macro_rules! table {
                 Native { $($name: {
                     const NAME: &str = concat!("P", stringify!($name), "\0");
                     let name = std::ffi::CStr::from_bytes_with_nul(NAME.as_bytes()).expect("a name of the header");
-                    let at = super::or_missing(find(name));
+                    let at = crate::or_missing(find(name));
                     // SAFETY: the symbol has the type that the library's own header gives it, or is the function
                     // that reads no argument and does not return.
                     unsafe { std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) $(-> $ret)?>(at) }
@@ -106,31 +107,37 @@ fn or_missing(address: *mut c_void) -> *mut c_void {
     if address.is_null() { missing as *mut c_void } else { address }
 }
 
-static NATIVE: OnceLock<Native> = OnceLock::new();
-
-/// The native functions, looked up at the first call: a constructor would run before the libraries it needs.
-pub fn native() -> &'static Native {
-    NATIVE.get_or_init(|| {
-        let library = Library::open();
-        Native::load(|name| library.symbol(name))
-    })
+/// The native functions of an ABI, and the variables of its library.
+macro_rules! library {
+    () => {
+        /// The native functions, looked up at the first call: a constructor would run before the libraries it needs.
+        #[inline]
+        pub fn native() -> &'static Native {
+            static NATIVE: std::sync::OnceLock<Native> = std::sync::OnceLock::new();
+            NATIVE.get_or_init(|| {
+                let library = crate::Library::open(LIBRARIES);
+                Native::load(|name| library.symbol(name))
+            })
+        }
+    };
 }
+use library;
 
 /// The program's MPI library.
 struct Library(*mut c_void);
 
 impl Library {
-    fn open() -> Library {
+    /// The first of these names that is in the process already, else the first that can be found.
+    fn open(names: &[&CStr]) -> Library {
         let open = |flags| {
-            LIBRARIES.iter().find_map(|name| {
+            names.iter().find_map(|name| {
                 // SAFETY: a constant, NUL-terminated name; the library stays open for ever.
                 let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
                 (!handle.is_null()).then_some(Library(handle))
             })
         };
-        // The one that is in the process already, else one that can be found.
         open(libc::RTLD_NOW | libc::RTLD_NOLOAD).or_else(|| open(libc::RTLD_NOW)).unwrap_or_else(|| {
-            eprintln!("joulepoint: no MPI library of this ABI can be found ({LIBRARIES:?})");
+            eprintln!("joulepoint: no MPI library of this ABI can be found ({names:?})");
             std::process::abort();
         })
     }
@@ -143,9 +150,8 @@ impl Library {
 
 /// The address of a variable of the MPI library as the program sees it: a program that was linked to a fixed place
 /// has its own copy, to which the library itself has been bound.
-#[allow(dead_code, reason = "only an ABI whose handles are addresses asks")]
-fn variable(name: &CStr) -> *mut c_void {
+fn variable(libraries: &[&CStr], name: &CStr) -> *mut c_void {
     // SAFETY: a NUL-terminated name.
     let seen = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    if seen.is_null() { Library::open().symbol(name) } else { seen }
+    if seen.is_null() { Library::open(libraries).symbol(name) } else { seen }
 }

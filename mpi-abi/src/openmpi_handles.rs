@@ -1,12 +1,16 @@
 //! Open MPI's handles: addresses. Those of ours lie in one reserved range of addresses each kind.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use super::*;
+use crate::openmpi::*;
+use crate::{Int, Kind, fortran_number, variable};
+use mpi_ranks::slots::SLOTS;
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 
 /// What the library is called.
 pub const LIBRARIES: &[&CStr] = &[c"libmpi.so.40"];
+
+crate::library!();
 
 /// Fortran's integers; a macro in `mpi.h`.
 #[allow(non_camel_case_types, reason = "MPI's name")]
@@ -45,6 +49,10 @@ pub struct Handles {
     pub no_type: MPI_Datatype,
     /// `MPI_OP_NULL`.
     pub no_op: MPI_Op,
+    /// `MPI_REPLACE`.
+    pub replace: MPI_Op,
+    /// `MPI_NO_OP`.
+    pub no_operation: MPI_Op,
     /// `MPI_BYTE`.
     pub byte: MPI_Datatype,
     /// `MPI_PACKED`.
@@ -61,21 +69,24 @@ unsafe impl Send for Handles {}
 unsafe impl Sync for Handles {}
 
 /// The handles, looked up once.
+#[inline]
 pub fn handles() -> &'static Handles {
     static HANDLES: OnceLock<Handles> = OnceLock::new();
     HANDLES.get_or_init(|| Handles {
-        world: variable(c"ompi_mpi_comm_world").cast(),
-        own: variable(c"ompi_mpi_comm_self").cast(),
-        no_comm: variable(c"ompi_mpi_comm_null").cast(),
-        no_request: variable(c"ompi_request_null").cast(),
-        no_group: variable(c"ompi_mpi_group_null").cast(),
-        empty_group: variable(c"ompi_mpi_group_empty").cast(),
-        no_message: variable(c"ompi_message_null").cast(),
-        no_process: variable(c"ompi_message_no_proc").cast(),
-        no_type: variable(c"ompi_mpi_datatype_null").cast(),
-        no_op: variable(c"ompi_mpi_op_null").cast(),
-        byte: variable(c"ompi_mpi_byte").cast(),
-        packed: variable(c"ompi_mpi_packed").cast(),
+        world: variable(LIBRARIES, c"ompi_mpi_comm_world").cast(),
+        own: variable(LIBRARIES, c"ompi_mpi_comm_self").cast(),
+        no_comm: variable(LIBRARIES, c"ompi_mpi_comm_null").cast(),
+        no_request: variable(LIBRARIES, c"ompi_request_null").cast(),
+        no_group: variable(LIBRARIES, c"ompi_mpi_group_null").cast(),
+        empty_group: variable(LIBRARIES, c"ompi_mpi_group_empty").cast(),
+        no_message: variable(LIBRARIES, c"ompi_message_null").cast(),
+        no_process: variable(LIBRARIES, c"ompi_message_no_proc").cast(),
+        no_type: variable(LIBRARIES, c"ompi_mpi_datatype_null").cast(),
+        no_op: variable(LIBRARIES, c"ompi_mpi_op_null").cast(),
+        replace: variable(LIBRARIES, c"ompi_mpi_op_replace").cast(),
+        no_operation: variable(LIBRARIES, c"ompi_mpi_op_no_op").cast(),
+        byte: variable(LIBRARIES, c"ompi_mpi_byte").cast(),
+        packed: variable(LIBRARIES, c"ompi_mpi_packed").cast(),
         range: reserve(SLOTS * STRIDE * 3),
         fortran: OnceLock::new(),
     })
@@ -114,6 +125,7 @@ pub fn request_handle(index: u32) -> MPI_Request {
 }
 
 /// Which of our requests a handle is, or `None` if it is native.
+#[inline]
 pub fn request_index(handle: MPI_Request) -> Option<u32> {
     index(Kind::Request, handle as usize)
 }
@@ -124,6 +136,7 @@ pub fn group_handle(index: u32) -> MPI_Group {
 }
 
 /// Which of our groups a handle is, or `None` if it is native.
+#[inline]
 pub fn group_index(handle: MPI_Group) -> Option<u32> {
     index(Kind::Group, handle as usize)
 }
@@ -134,6 +147,7 @@ pub fn message_handle(index: u32) -> MPI_Message {
 }
 
 /// Which of our messages a handle is, or `None` if it is native.
+#[inline]
 pub fn message_index(handle: MPI_Message) -> Option<u32> {
     index(Kind::Message, handle as usize)
 }
@@ -191,12 +205,34 @@ pub fn status(source: Int, tag: Int, bytes: u64, cancelled: bool) -> MPI_Status 
 }
 
 /// Whether the program asked for no status.
+#[inline]
 pub fn ignored(status: *const MPI_Status) -> bool {
     status.is_null()
 }
 
 /// `MPI_STATUS_IGNORE`.
 #[must_use]
+#[inline]
 pub fn no_status() -> *mut MPI_Status {
     std::ptr::null_mut()
+}
+
+/// The number of a predefined operation, the same in all ranks.
+pub fn operation_number(operation: MPI_Op) -> i32 {
+    native().MPI_Op_c2f(operation)
+}
+
+/// The operation of a number.
+pub fn operation_of(number: i32) -> MPI_Op {
+    native().MPI_Op_f2c(number)
+}
+
+/// The number of a predefined type, the same in all ranks.
+pub fn type_number(datatype: MPI_Datatype) -> i32 {
+    native().MPI_Type_c2f(datatype)
+}
+
+/// The type of a number.
+pub fn type_of(number: i32) -> MPI_Datatype {
+    native().MPI_Type_f2c(number)
 }

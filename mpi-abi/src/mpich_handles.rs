@@ -2,11 +2,15 @@
 //! has none of.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use super::*;
+use crate::mpich::*;
+use crate::{Int, variable};
+use mpi_ranks::slots::SLOTS;
 use std::ffi::{CStr, c_void};
 
 /// What the library is called: Debian's, and everybody else's.
 pub const LIBRARIES: &[&CStr] = &[c"libmpich.so.12", c"libmpi.so.12"];
+
+crate::library!();
 
 /// `MPI_IN_PLACE`.
 pub const IN_PLACE: *const c_void = usize::MAX as *const c_void;
@@ -33,6 +37,10 @@ pub struct Handles {
     pub no_type: MPI_Datatype,
     /// `MPI_OP_NULL`.
     pub no_op: MPI_Op,
+    /// `MPI_REPLACE`.
+    pub replace: MPI_Op,
+    /// `MPI_NO_OP`.
+    pub no_operation: MPI_Op,
     /// `MPI_BYTE`.
     pub byte: MPI_Datatype,
     /// `MPI_PACKED`.
@@ -40,6 +48,7 @@ pub struct Handles {
 }
 
 /// The handles.
+#[inline]
 pub fn handles() -> &'static Handles {
     &Handles {
         world: 0x4400_0000,
@@ -52,6 +61,8 @@ pub fn handles() -> &'static Handles {
         no_process: 0x6c00_0000,
         no_type: 0x0c00_0000,
         no_op: 0x1800_0000,
+        replace: 0x5800_000d,
+        no_operation: 0x5800_000e,
         byte: 0x4c00_010d,
         packed: 0x4c00_010f,
     }
@@ -70,6 +81,7 @@ pub fn request_handle(index: u32) -> MPI_Request {
 }
 
 /// Which of our requests a handle is, or `None` if it is native.
+#[inline]
 pub fn request_index(handle: MPI_Request) -> Option<u32> {
     index(REQUESTS, handle)
 }
@@ -80,6 +92,7 @@ pub fn group_handle(index: u32) -> MPI_Group {
 }
 
 /// Which of our groups a handle is, or `None` if it is native.
+#[inline]
 pub fn group_index(handle: MPI_Group) -> Option<u32> {
     index(GROUPS, handle)
 }
@@ -90,6 +103,7 @@ pub fn message_handle(index: u32) -> MPI_Message {
 }
 
 /// Which of our messages a handle is, or `None` if it is native.
+#[inline]
 pub fn message_index(handle: MPI_Message) -> Option<u32> {
     index(REQUESTS, handle)
 }
@@ -107,19 +121,41 @@ pub fn status(source: Int, tag: Int, bytes: u64, cancelled: bool) -> MPI_Status 
 }
 
 /// Whether the program asked for no status.
+#[inline]
 pub fn ignored(status: *const MPI_Status) -> bool {
     status as usize == 1
 }
 
 /// `MPI_STATUS_IGNORE`.
 #[must_use]
+#[inline]
 pub fn no_status() -> *mut MPI_Status {
     std::ptr::without_provenance_mut(1)
 }
 
 /// The address that a marker such as `MPI_UNWEIGHTED` holds.
 pub fn marker(name: &CStr) -> *const Int {
-    let at = variable(name).cast::<*const Int>();
+    let at = variable(LIBRARIES, name).cast::<*const Int>();
     // SAFETY: a constant of the library that holds an address.
     if at.is_null() { std::ptr::null() } else { unsafe { *at } }
+}
+
+/// The number of a predefined operation, the same in all ranks.
+pub fn operation_number(operation: MPI_Op) -> i32 {
+    operation
+}
+
+/// The operation of a number.
+pub fn operation_of(number: i32) -> MPI_Op {
+    number
+}
+
+/// The number of a predefined type, the same in all ranks.
+pub fn type_number(datatype: MPI_Datatype) -> i32 {
+    datatype
+}
+
+/// The type of a number.
+pub fn type_of(number: i32) -> MPI_Datatype {
+    number
 }

@@ -1,8 +1,10 @@
 //! Objects that the program holds by a handle: a table with places that are used again.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use crate::abi::SLOTS;
 use std::cell::RefCell;
+
+/// How many objects of one kind there may be at a time.
+pub const SLOTS: usize = 1 << 20;
 
 /// A table of at most [`SLOTS`] objects.
 pub struct Slots<T>(RefCell<Table<T>>);
@@ -20,6 +22,9 @@ impl<T> Default for Slots<T> {
 
 impl<T: Clone> Slots<T> {
     /// Keeps an object, and says under which index.
+    ///
+    /// # Panics
+    /// If there are too many.
     pub fn insert(&self, value: T) -> u32 {
         let mut table = self.0.borrow_mut();
         if let Some(index) = table.free.pop() {

@@ -1,0 +1,100 @@
+//! Programs that reach into each other's memory over nodes: they go on after the death of a node, under both protocols.
+
+use super::coordinated::{node, options, with_checkpoints};
+use super::{GROUPS, USER, built, ended, ended_without_node_of, said, site};
+use anyhow::{Result, ensure};
+
+/// In each step every rank puts a number into its neighbour's window and adds one to a word of each; between fences each looks
+/// whether that is what it has. Every tenth step adds to a counter under a lock, and to another by fetching it.
+const STEPS: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    MPI_Init(&count, &words);
+    int rank, ranks;
+    long steps = atol(words[1]), *own, one = 1, was, wrong = 0;
+    MPI_Win window, counters;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    long mine[2] = {0, 0};
+    MPI_Win_create(mine, sizeof mine, sizeof *mine, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Win_allocate(2 * sizeof *own, sizeof *own, MPI_INFO_NULL, MPI_COMM_WORLD, &own, &counters);
+    own[0] = own[1] = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (long step = 1; step <= steps; step++) {
+        long number = step * 100 + rank;
+        MPI_Win_fence(0, window);
+        MPI_Put(&number, 1, MPI_LONG, (rank + 1) % ranks, 0, 1, MPI_LONG, window);
+        for (int to = 0; to < ranks; to++) MPI_Accumulate(&one, 1, MPI_LONG, to, 1, 1, MPI_LONG, MPI_SUM, window);
+        MPI_Win_fence(0, window);
+        wrong += mine[0] != step * 100 + (rank + ranks - 1) % ranks || mine[1] != step * ranks;
+        if (step % 10 == 0) {
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, counters);
+            MPI_Get(&was, 1, MPI_LONG, 1, 0, 1, MPI_LONG, counters);
+            MPI_Win_flush(1, counters);
+            was++;
+            MPI_Put(&was, 1, MPI_LONG, 1, 0, 1, MPI_LONG, counters);
+            MPI_Win_unlock(1, counters);
+            MPI_Win_lock(MPI_LOCK_SHARED, ranks - 1, 0, counters);
+            MPI_Fetch_and_op(&one, &was, MPI_LONG, ranks - 1, 1, MPI_SUM, counters);
+            MPI_Win_unlock(ranks - 1, counters);
+        }
+        usleep(2000);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, counters);
+    long told[2];
+    MPI_Get(&told[0], 1, MPI_LONG, 1, 0, 1, MPI_LONG, counters);
+    MPI_Get(&told[1], 1, MPI_LONG, ranks - 1, 1, 1, MPI_LONG, counters);
+    MPI_Win_unlock_all(counters);
+    printf("rank %d: %ld wrong, %ld under a lock, %ld fetched\n", rank, wrong, told[0], told[1]);
+    MPI_Win_free(&counters);
+    MPI_Win_free(&window);
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+const COUNT: u64 = 8_000;
+
+fn is_right(said: &str) -> Result<()> {
+    for rank in 0..4 {
+        let line = format!("rank {rank}: 0 wrong, {0} under a lock, {0} fetched\n", COUNT / 10 * 4);
+        ensure!(said.matches(&line).count() == 1, "{line}: {said}");
+    }
+    ensure!(said.contains("ended 0") && !said.contains("no checkpoint while"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn windows_of_all_ranks_are_as_they_were_at_the_line_to_which_all_go_back() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let (program, folder) = (built(&site, "windows-steps", STEPS)?, site.folder(USER, "windows-all")?);
+    let script = format!("srun --mpi=pmix -n4 {program} {COUNT}\necho ended $?");
+    let job = site.submit(USER, &folder, &options(&["-N3"]), &script)?;
+    let victim = node(&with_checkpoints(&site, &folder, job, 2)?, 1)?;
+    site.cluster.kill_node(&victim)?;
+    let run = ended(&site, &folder, job);
+    site.cluster.revive_node(&victim)?;
+    let run = run?;
+    is_right(&said(&folder, job))?;
+    ensure!(run["records"].as_array().map(Vec::len) == Some(2), "{run:#}");
+    println!("windows: {victim} died, {} checkpoints", run["total"]["checkpoints"]);
+    Ok(())
+}
+
+#[test]
+fn windows_of_a_group_that_goes_back_alone_or_with_all_are_right_in_the_end() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let (program, folder) = (built(&site, "windows-steps", STEPS)?, site.folder(USER, "windows-alone")?);
+    let script = format!("srun --mpi=pmix -n4 {program} {COUNT}\necho ended $?");
+    let job = site.submit(USER, &folder, &GROUPS, &script)?;
+    let run = ended_without_node_of(&mut site, 1, &folder, job)?;
+    is_right(&said(&folder, job))?;
+    let again = super::restarts(&run);
+    ensure!(!again.is_empty(), "{run:#}");
+    println!("windows over groups: {again:?}");
+    Ok(())
+}
