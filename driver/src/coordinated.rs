@@ -9,7 +9,7 @@ mod line;
 use crate::adapt::Adaptation;
 use crate::ledger::{Cut, Ledger, Used};
 use crate::orders::Desk;
-use crate::ports::{Happening, Ports, Unprepared};
+use crate::ports::{Happening, Ports, Unprepared, read_for};
 use crate::protection::{EXIT_NOT_PROTECTED, Guard};
 use crate::setup::{
     COMPLETED, EXIT_NOT_RESTORED, LONGEST_CUT_S, Limit, Outcome, REPEATED_WORK, Setup, not_by, rolled_back,
@@ -387,8 +387,8 @@ impl Driver<'_> {
 
     /// Ends the running phase without noting it.
     fn split(&mut self, next: Phase) -> Cut {
-        let counters = self.ports.meter.read();
-        let cut = self.ledger.cut(self.ports.clock.now_s(), next, &counters);
+        let (counters, at_s) = read_for(&mut *self.ports.meter, &*self.ports.clock, next);
+        let cut = self.ledger.cut(at_s, next, &counters);
         self.ports.meter.enter(next);
         cut
     }

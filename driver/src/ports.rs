@@ -107,6 +107,19 @@ pub trait Meter {
     fn add(&mut self, _node: &str) {}
 }
 
+/// Counters that come so late tell of another moment than the one at which they were wanted, s.
+const LATE_S: f64 = 1.0;
+
+/// The counters of all nodes, none if they come too late, and the moment at which the running phase ends. What ends by itself
+/// has ended before they are read; a checkpoint begins afterwards.
+pub fn read_for(meter: &mut dyn Meter, clock: &dyn Clock, next: Phase) -> (Vec<NodeCounter>, f64) {
+    let asked_s = clock.now_s();
+    let counters = meter.read();
+    let now_s = clock.now_s();
+    let counters = if now_s - asked_s > LATE_S { Vec::new() } else { counters };
+    (counters, if next == Phase::Checkpoint { now_s } else { asked_s })
+}
+
 /// Why a checkpoint was not brought back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unprepared {

@@ -4,6 +4,7 @@ use super::group::Group;
 use super::logging;
 use super::run::Groups;
 use crate::ledger::Cut;
+use crate::ports::read_for;
 use crate::setup::LONGEST_CUT_S;
 use protocol::{Event, Phase};
 use std::collections::BTreeSet;
@@ -38,8 +39,7 @@ impl Groups<'_> {
         if self.all[group].away {
             return Cut::default();
         }
-        let counters = self.ports.meter.read();
-        let now_s = self.ports.clock.now_s();
+        let (counters, now_s) = read_for(&mut *self.ports.meter, &*self.ports.clock, next);
         let g = &mut self.all[group];
         match next {
             Phase::Compute if g.ledger.phase() != Phase::Compute => g.since_s = now_s,
