@@ -140,7 +140,7 @@ impl App {
         let (announced, heard) = (self.announced.clone(), self.heard.clone());
         let watch = self.watches.begin();
         *lock(&taken) = files.now().unwrap_or_default();
-        thread::spawn(move || {
+        threads::start(move || {
             let mut known = Glances::new();
             let (mut before, mut since, mut is_told, mut told) = (Glances::new(), Instant::now(), false, 0);
             while watch.is_current() {
@@ -241,7 +241,7 @@ impl Engine for App {
         let (signal, writers, limit) = (self.signal.clone(), self.writers.clone(), self.limit);
         let (heard, checkpoints) = (self.heard.clone(), self.checkpoints.clone());
         let (slowest_ms, shortest) = (self.slowest_ms.clone(), self.again);
-        thread::spawn(move || {
+        threads::start(move || {
             let begun = Instant::now();
             let again = match &signal {
                 Some((number, _)) if !NEVER_AGAIN.contains(number) => {

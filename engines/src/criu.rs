@@ -4,6 +4,7 @@ use crate::app::interval_variables;
 use crate::looks::Looks;
 use crate::repeated::From;
 use ::criu::client::{self, Ask, NotDumped};
+use ::criu::frozen::place;
 use ::criu::{probe, tool};
 use config::{Compress, Site};
 use driver::Repeated;
@@ -212,9 +213,10 @@ impl Engine for Criu {
         if let Some(manifest) = from {
             is_own(&self.run)?;
             let folder = self.checkpoints.path(manifest.number);
+            place::look_for(&folder).map_err(|lacking| Unprepared::Storage(lacking.to_string()))?;
             environment.push((RESTORE.to_string(), folder.to_string_lossy().into_owned()));
             let (one, post, run) = (self.starts.begin(), self.post.clone(), self.run.clone());
-            thread::spawn(move || {
+            threads::start(move || {
                 if client::is_back(&run, || one.is_current()) {
                     post.tell_of(&one, Happening::Back);
                 }
@@ -245,7 +247,7 @@ impl Engine for Criu {
             overwritten_bytes: OVERWRITTEN_BYTES,
             tells_going_on: true,
         };
-        thread::spawn(move || {
+        threads::start(move || {
             let goes_on = || post.tell_of(&one, Happening::GoesOn);
             let earlier = checkpoints.earlier();
             if let Some(increments) = &mut ask.increments {

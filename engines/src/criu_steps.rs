@@ -268,7 +268,7 @@ impl Engine for CriuSteps {
         let one = self.tries.begin();
         let (post, wardens, calls) = (self.post.clone(), self.wardens.clone(), self.calls.clone());
         let (limit_s, dumps, checkpoints) = (self.sandboxes.limit_s, self.dumps.clone(), self.checkpoints.clone());
-        thread::spawn(move || {
+        threads::start(move || {
             let still = |standing: &[Standing]| match &calls {
                 Some(calls) => check_worlds(standing, &into)
                     .map_err(|e| e.to_string().into())

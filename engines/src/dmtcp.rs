@@ -184,7 +184,7 @@ impl Engine for Dmtcp {
         let one = self.tries.begin();
         let (post, folder, tree) = (self.post.clone(), self.folder.clone(), self.tree.clone());
         let (port, limit, stuck) = (self.port.clone(), self.limit, self.stuck.clone());
-        thread::spawn(move || {
+        threads::start(move || {
             let made = || -> Result<Saved, String> {
                 if stuck.count.load(Ordering::SeqCst) >= MOST_STUCK {
                     return Err(format!("DMTCP could not stop the program {MOST_STUCK} times, and is not asked again"));

@@ -9,7 +9,6 @@ use protocol::Manifest;
 use run::{Checkpoints, survey};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 /// The engine.
@@ -80,7 +79,7 @@ impl Engine for Hook {
     fn begin(&mut self, into: PathBuf) {
         let one = self.tries.begin();
         let (post, commands) = (self.post.clone(), self.commands.clone());
-        thread::spawn(move || {
+        threads::start(move || {
             let done =
                 run(&commands.checkpoint, "FT_ENERGY_CHECKPOINT_DIR", &into, commands.limit, || one.is_current());
             let files = done.and_then(|()| survey(&into).map_err(|e| e.to_string())).and_then(|files| {

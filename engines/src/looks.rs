@@ -36,7 +36,7 @@ impl Looks {
     pub fn start(&self, post: &Post) {
         let (one, tree, post, dumps_removed) =
             (self.tries.begin(), self.tree.clone(), post.clone(), self.dumps_removed);
-        thread::spawn(move || {
+        threads::start(move || {
             let mut before = Seen::new();
             for wait_s in WAITS_S {
                 thread::sleep(Duration::from_secs(wait_s));

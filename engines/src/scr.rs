@@ -85,7 +85,7 @@ impl Of {
     /// The same for who must not wait for a storage that hangs.
     fn read_in_time(&self, since_bytes: u64) -> Result<Log, Unread> {
         let (of, (tell, heard)) = (self.clone(), mpsc::channel());
-        thread::spawn(move || drop(tell.send(of.read(since_bytes))));
+        threads::start(move || drop(tell.send(of.read(since_bytes))));
         heard.recv_timeout(READ_LIMIT).unwrap_or(Err(Unread::Late))
     }
 }
@@ -107,7 +107,7 @@ impl Scr {
     fn watch(&self, mut log: Log, closing_s: f64) {
         let (post, halting, watch) = (self.post.clone(), self.halting.clone(), self.watches.begin());
         let mut seen = log.newest.clone();
-        thread::spawn(move || {
+        threads::start(move || {
             let (mut is_closed, mut is_cache_told, mut is_unread) = (false, false, false);
             let mut halted: Option<Instant> = None;
             while watch.is_current() {
@@ -219,7 +219,7 @@ impl Engine for Scr {
 
     fn begin(&mut self, into: PathBuf) {
         let (post, of, one) = (self.post.clone(), self.of.clone(), self.tries.begin());
-        thread::spawn(move || {
+        threads::start(move || {
             let saved = of.read(0).map_err(|e| e.to_string()).and_then(|log| {
                 let made = log.newest.ok_or_else(|| "SCR has no complete checkpoint".to_string())?;
                 fs::write(into.join(NAME), &made.name).map_err(|e| e.to_string())?;

@@ -82,7 +82,7 @@ impl Veloc {
     /// Watches the persistent folder from now on; versions that the program has been given are not new.
     fn watch(&self, found: Found, given: BTreeMap<String, u64>) {
         let (of, announced, watch) = (self.of.clone(), self.announced.clone(), self.watches.begin());
-        thread::spawn(move || of.watch(&found, &given, &announced, &watch));
+        threads::start(move || of.watch(&found, &given, &announced, &watch));
     }
 }
 

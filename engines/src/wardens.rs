@@ -79,11 +79,11 @@ impl Wardens {
         let shared = Arc::new(Shared { dump, state, changed, lost, asked });
         let wardens = Wardens(shared.clone());
         let unproven = Unproven::default();
-        thread::spawn(move || {
+        threads::start(move || {
             for stream in listener.incoming().flatten() {
                 let Some(place) = unproven.admit(&stream) else { continue };
                 let (shared, secret, unproven) = (shared.clone(), secret.clone(), unproven.clone());
-                thread::spawn(move || {
+                threads::start(move || {
                     let answered = line::answer(stream, &secret);
                     drop(place);
                     match answered {
@@ -236,7 +236,7 @@ impl Shared {
     /// Tells that a step is lost if a task of it has not called in time.
     fn expect_others(self: &Arc<Self>, id: u64, member: &Member) {
         let (shared, member) = (self.clone(), member.clone());
-        thread::spawn(move || {
+        threads::start(move || {
             thread::sleep(MEETING_LIMIT);
             if shared.state().waits_in_vain(id) {
                 shared.lose(&member, Loss::Gone);

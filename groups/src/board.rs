@@ -138,10 +138,10 @@ impl Board {
         symlink(std::env::current_exe()?, folder.path().join(steps::srun::NAME))?;
         let listener = UnixListener::bind(folder.path().join("socket"))?;
         let of_listener = seats.clone();
-        thread::spawn(move || {
+        threads::start(move || {
             for (number, stream) in (0..).zip(listener.incoming().map_while(Result::ok)) {
                 let (seats, sizes) = (of_listener.clone(), sizes.clone());
-                thread::spawn(move || seats.serve(number, stream, &sizes));
+                threads::start(move || seats.serve(number, stream, &sizes));
             }
         });
         Ok(Board { folder, seats })
@@ -250,7 +250,7 @@ impl Seats {
         };
         let Some(step) = self.with(begin) else { return };
         let seats = self.clone();
-        thread::spawn(move || {
+        threads::start(move || {
             let steps = seats.steps.as_ref();
             // In a job with --no-kill, srun says 0 of a task that died with its node.
             let (lost, is_over) = if code == 0 { lost_nodes(steps, &step) } else { (Vec::new(), false) };
@@ -400,7 +400,7 @@ impl Shares for Seats {
             tell(&seat.to, &Told::End { code });
             if !seat.running.is_empty() {
                 let seats = self.clone();
-                thread::spawn(move || seats.leave(&seat));
+                threads::start(move || seats.leave(&seat));
             }
         }
     }

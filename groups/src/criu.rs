@@ -23,7 +23,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use steps::groups::words::{Outputs, Told};
 use worlds::calls::{self, Resting, Worlds};
 use worlds::kinds::World;
@@ -436,7 +435,7 @@ impl Engine for GroupCriu {
         let (group, post, wardens) = (self.group, self.post.clone(), self.wardens.clone());
         let (seats, within, dumps) = (self.seats.clone(), self.within.clone(), self.dumps.clone());
         let checkpoints = self.checkpoints.clone();
-        thread::spawn(move || {
+        threads::start(move || {
             let open = seats.open_of(group);
             let outside = open.iter().find_map(|(of, _)| Some((of, of.outside.as_ref()?)));
             let saved = match outside {

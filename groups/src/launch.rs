@@ -338,7 +338,7 @@ impl Launch<'_> {
         let (slurm, post) = (self.slurm.clone(), self.post.clone());
         let mut had: BTreeSet<String> =
             self.places.groups.iter().flatten().chain(&self.places.spares).cloned().collect();
-        thread::spawn(move || {
+        threads::start(move || {
             loop {
                 thread::sleep(NODES_EVERY);
                 let Some(now) = slurm.job(job).ok().flatten() else { continue };

@@ -109,7 +109,7 @@ impl Lending for Park {
         command.arg("--sandbox").arg(sandbox).arg("--into").arg(&folder);
         command.args(["--limit-s", &limit_s.min(self.limit_s).to_string()]);
         let mut wake = self.waking(group, node);
-        thread::spawn(move || {
+        threads::start(move || {
             let _at_work = at_work.lock().unwrap_or_else(PoisonError::into_inner);
             if !wanted.is_current() {
                 return;
@@ -128,7 +128,7 @@ impl Lending for Park {
     fn wake(&mut self, group: usize, node: &str) {
         let one = self.tries[group].0.begin();
         let mut command = self.waking(group, node);
-        thread::spawn(move || {
+        threads::start(move || {
             for _ in 0..WAKES {
                 let Err(e) = said(&mut command) else { return };
                 tracing::warn!(group, e, "the group's relay was not told to let its program come back");
@@ -146,7 +146,7 @@ impl Lending for Park {
         let offer = Offer { job: self.job.clone(), nodes: nodes.to_vec(), return_s, reason: reason.to_string() };
         let (one, post, lender) = (self.loan.begin(), self.post.clone(), self.lender.clone());
         let (expected, file) = (self.return_s.clone(), self.run.join(LOAN));
-        thread::spawn(move || {
+        threads::start(move || {
             let outcome = match write_durably(&file, id.as_bytes()) {
                 Ok(()) => {
                     let mut went = false;

@@ -11,7 +11,7 @@ pub fn each<T: Sync, R: Send>(items: &[T], act: impl Fn(&T) -> R + Sync) -> Vec<
     for some in items.chunks(AT_ONCE) {
         results.extend(thread::scope(|scope| {
             let act = &act;
-            let acts: Vec<_> = some.iter().map(|item| scope.spawn(move || act(item))).collect();
+            let acts: Vec<_> = some.iter().map(|item| threads::start_in(scope, move || act(item))).collect();
             acts.into_iter().map(|result| result.join().ok()).collect::<Vec<_>>()
         }));
     }

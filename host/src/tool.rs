@@ -28,7 +28,7 @@ pub fn output(command: &mut Command, limit: Duration) -> Result<String, String> 
     let spawned = unblocked(command).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).spawn();
     let mut child = spawned.map_err(|e| format!("{name}: {e}"))?;
     let printed = child.stdout.take().map(|mut pipe| {
-        thread::spawn(move || {
+        threads::start(move || {
             let mut text = Vec::new();
             // What could not be read is not there.
             let _ = pipe.read_to_end(&mut text);

@@ -6,7 +6,6 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// A look ends after so many files, and so long: what is found by then is told.
@@ -41,7 +40,7 @@ impl Look {
     /// The look, on a thread of its own: a file system that hangs must not keep a run from going on.
     pub fn within_limit(self) -> Repeated {
         let (sender, receiver) = mpsc::channel();
-        thread::spawn(move || drop(sender.send(self.now())));
+        threads::start(move || drop(sender.send(self.now())));
         let unseen = Repeated { is_partial: true, ..Repeated::default() };
         receiver.recv_timeout(2 * LONGEST_LOOK).unwrap_or(unseen)
     }

@@ -133,7 +133,7 @@ impl Job {
     /// Tells the driver of every node that dies and every order that comes from now on.
     pub fn watch(&self, post: &Post) {
         let (controller, post, of) = (self.controller.clone(), post.clone(), self.since);
-        thread::spawn(move || {
+        threads::start(move || {
             let (mut told, mut since) = (Vec::new(), 0);
             // The controller must have the first record to know whose run this is.
             thread::sleep(PAUSE);

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use wire::{Client, Error};
@@ -109,7 +108,7 @@ impl Courier {
         let superseded = Arc::new(AtomicBool::new(false));
         let courier = Courier { shared: shared.clone(), superseded: superseded.clone() };
         let of = Sender { key, holder, superseded };
-        thread::spawn(move || deliver(&shared, &controller, &spool, &recall, of));
+        threads::start(move || deliver(&shared, &controller, &spool, &recall, of));
         courier
     }
 

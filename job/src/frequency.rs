@@ -26,7 +26,7 @@ impl Frequency {
     /// A frequency for nodes of a job: 0 for the lowest that each of them has.
     pub fn new(job: u32, hz: f64, services: Services) -> Frequency {
         let (sender, nodes) = channel();
-        let holder = thread::spawn(move || {
+        let holder = threads::start(move || {
             follow(&nodes, &mut |nodes, hold| {
                 let ways: Vec<Vec<Client>> = nodes.iter().map(|node| services(node)).collect();
                 ask(job, hold.then_some(hz), &ways);
@@ -82,7 +82,7 @@ fn ask(job: u32, hz: Option<f64>, services: &[Vec<Client>]) {
     thread::scope(|scope| {
         for clients in services {
             let path = &path;
-            scope.spawn(move || {
+            threads::start_in(scope, move || {
                 for client in clients {
                     match client.post::<FrequencyRequest, FrequencyState>(path, &request) {
                         Err(e @ wire::Error::Unreachable { .. }) => tracing::debug!(%e, "a node service is away"),

@@ -39,7 +39,7 @@ pub struct Asker {
 impl Asker {
     /// Asks from now on, in the background.
     pub fn start(self) {
-        thread::spawn(move || {
+        threads::start(move || {
             let mut tries = BTreeMap::new();
             let mut pause = LOOK;
             loop {

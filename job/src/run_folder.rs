@@ -181,7 +181,7 @@ impl RunFolder {
     /// Tells the driver as soon as another wrapper has taken the run up.
     pub fn watch(&self, post: Post) {
         let (holder, courier) = (self.holder.clone(), self.courier.clone());
-        thread::spawn(move || {
+        threads::start(move || {
             loop {
                 thread::sleep(LOOK);
                 let refused = courier.as_ref().is_some_and(|courier| courier.is_superseded());

@@ -142,11 +142,11 @@ fn act(what: What) -> Result<(), Error> {
                 let folder = Book::open(&whose.run)?;
                 let path = folder.path(&format!("{}.alive", whose.group));
                 let held = if serve.placement.is_some() { SUCCESSION } else { Duration::ZERO };
-                std::thread::spawn(move || beat(&path, held, every));
+                threads::start(move || beat(&path, held, every));
             }
             let mut relay = Relay::open(&config(serve))?;
             if let Some(every) = every {
-                std::thread::spawn(move || publish(&whose, every));
+                threads::start(move || publish(&whose, every));
             }
             relay.run()
         }

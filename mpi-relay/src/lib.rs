@@ -22,6 +22,7 @@ mod ranks;
 mod recorder;
 pub mod relay;
 pub mod status;
+pub mod transport;
 mod trim;
 pub mod words;
 

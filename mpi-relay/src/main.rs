@@ -194,11 +194,11 @@ fn serve(serve: Serve) -> Result<(), Error> {
         // holds it.
         let path = Book::open(&whose.run)?.path(&format!("{}.alive", whose.group));
         let held = if config.placement.is_some() { SUCCESSION } else { Duration::ZERO };
-        std::thread::spawn(move || beat(&path, held, every));
+        threads::start(move || beat(&path, held, every));
     }
     let mut relay = Relay::open(&config)?;
     if let Some(every) = every {
-        std::thread::spawn(move || publish(&whose, every));
+        threads::start(move || publish(&whose, every));
     }
     relay.run()
 }

@@ -45,7 +45,7 @@ pub fn transfer(from: &mut File, to: &mut File) -> io::Result<(u64, String)> {
             // Cannot fail: the receiver lives in this function.
             let _ = empty.send(vec![0; BLOCK_BYTES]);
         }
-        let writer = scope.spawn(move || {
+        let writer = threads::start_in(scope, move || {
             let (mut from, mut until) = (0, 0);
             for (block, length, at) in to_write {
                 to.write_all_at(&block[..length], at)?;

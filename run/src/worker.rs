@@ -5,7 +5,6 @@ use crate::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at the beats of the thread.
@@ -28,7 +27,7 @@ impl Worker {
         let (to, jobs) = channel::<Job>();
         let (pulse, stalled) = (Pulse::default(), Arc::new(AtomicBool::new(false)));
         let (own, is_stalled) = (pulse.clone(), stalled.clone());
-        thread::spawn(move || {
+        threads::start(move || {
             own.take();
             for job in jobs {
                 job();
@@ -106,6 +105,7 @@ mod tests {
     use super::*;
     use crate::pulse;
     use std::sync::Mutex;
+    use std::thread;
 
     const SHORT: Duration = Duration::from_millis(300);
 

@@ -37,7 +37,7 @@ pub(crate) fn run(mut command: Command, name: &str, limit: Duration) -> Result<S
 /// Reads a pipe to its end on a thread of its own, so that neither pipe can block the other.
 fn read_aside<R: Read + Send + 'static>(pipe: Option<R>) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
+    threads::start(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
             let _ = pipe.read_to_end(&mut bytes);

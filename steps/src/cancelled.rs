@@ -30,7 +30,7 @@ pub fn is_left_in_peace(steps: Option<&Steps>) -> bool {
 pub fn is_cancelled(ask: impl Fn() -> Result<Option<String>, Error> + Send + 'static) -> bool {
     let until = Instant::now() + LIMIT;
     let (tell, heard) = mpsc::channel();
-    thread::spawn(move || {
+    threads::start(move || {
         let cancelled = loop {
             match ask() {
                 Ok(Some(state)) if state != "RUNNING" => {

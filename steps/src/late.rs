@@ -12,7 +12,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Name of the file in a run's folder: the life whose steps could not be ended.
@@ -51,7 +50,7 @@ impl Late {
         let Incarnation { job, restart_count } = self.of;
         let (file, text) = (self.file.clone(), format!("{job} {restart_count}\n"));
         let (done, is_done) = mpsc::channel();
-        thread::spawn(move || {
+        threads::start(move || {
             if let Err(error) = write_durably(&file, text.as_bytes()) {
                 tracing::warn!(%error, "the next life will not know that Slurm may still signal steps of this one");
             }

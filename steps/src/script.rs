@@ -245,7 +245,7 @@ impl Child for Script {
         let one = self.tries.begin();
         let (post, tree) = (self.post.clone(), self.tree.clone());
         tree.runs.store(true, Ordering::SeqCst);
-        thread::spawn(move || {
+        threads::start(move || {
             let ended = child.wait();
             let signal = ended.as_ref().ok().and_then(ExitStatusExt::signal).unwrap_or(0);
             if one.is_current() {

@@ -70,6 +70,27 @@ const ERRORS_OF_TEXT: &[(&str, usize)] = &[
     ("xtask", 8),
 ];
 
+/// Rooms whose code runs within a job, as its user: a thread that finds no room must not end what protects the job.
+const WITHIN_A_JOB: &[&str] = &[
+    "archive",
+    "criu",
+    "driver",
+    "engines",
+    "groups",
+    "host",
+    "increments",
+    "job",
+    "mlog",
+    "mpi-relay",
+    "openfiles",
+    "run",
+    "slurm",
+    "steps",
+    "wire",
+    "worlds",
+    "wrapper",
+];
+
 /// A source file, parsed.
 struct Source {
     /// From the repository's root.
@@ -337,4 +358,42 @@ fn errors_are_types_and_not_texts() {
         (name, texts.0)
     });
     hold("results with a text for an error", 0, ERRORS_OF_TEXT, counts);
+}
+
+/// Calls of `thread::spawn`, and of `spawn` on what a scope gives, outside of tests.
+#[derive(Default)]
+struct Threads(usize);
+
+impl<'ast> Visit<'ast> for Threads {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if !is_for_tests(&module.attrs) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_expr_path(&mut self, path: &'ast syn::ExprPath) {
+        let words: Vec<String> = path.path.segments.iter().map(|s| s.ident.to_string()).collect();
+        self.0 += usize::from(words.ends_with(&["thread".to_string(), "spawn".to_string()]));
+        visit::visit_expr_path(self, path);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        let of_a_scope =
+            matches!(&*call.receiver, syn::Expr::Path(of) if of.path.is_ident("scope") || of.path.is_ident("all"));
+        self.0 += usize::from(call.method == "spawn" && of_a_scope);
+        visit::visit_expr_method_call(self, call);
+    }
+}
+
+#[test]
+fn threads_within_a_job_are_started_as_soon_as_there_is_room() {
+    let crates = crates();
+    for room in WITHIN_A_JOB {
+        let sources = crates.get(*room).unwrap_or_else(|| panic!("no room {room}"));
+        for source in sources.iter().filter(|s| !s.path.ends_with("tests.rs")) {
+            let mut threads = Threads::default();
+            threads.visit_file(&source.syntax);
+            assert_eq!(threads.0, 0, "{}: use threads::start or threads::start_in", source.path);
+        }
+    }
 }

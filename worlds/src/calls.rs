@@ -14,7 +14,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Folder of a run with a folder for the relays of each call.
@@ -155,7 +154,7 @@ impl Worlds {
         let calls: Vec<String> = self.state().open.keys().cloned().collect();
         let number = line.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let worlds = self.clone();
-        thread::spawn(move || {
+        threads::start(move || {
             for call in calls {
                 if let Err(e) = worlds.ask(&call, group, &["commit", "--checkpoint", &number]) {
                     // Logs are kept for longer than they are needed.
@@ -220,7 +219,7 @@ impl State {
     fn forget_before(&self, call: &str, life: &Path) {
         let home = self.base.run.join(MEETINGS).join(call);
         let life = life.to_path_buf();
-        thread::spawn(move || {
+        threads::start(move || {
             let lives = fs::read_dir(home.join(TOGETHER)).into_iter().flatten().flatten().map(|entry| entry.path());
             for old in lives.filter(|path| *path < life).chain([home.join("relays")]).filter(|path| path.exists()) {
                 if let Err(e) = fs::remove_dir_all(&old) {

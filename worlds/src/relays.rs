@@ -197,7 +197,7 @@ impl Steps {
     pub fn watch(&self) {
         let all: Vec<Losses> = (0..self.all.len()).map(|group| self.losses(group)).collect();
         let (post, one) = (self.post.clone(), self.told.begin());
-        thread::spawn(move || {
+        threads::start(move || {
             while one.is_current() {
                 thread::sleep(LOOK);
                 for losses in &all {
@@ -285,11 +285,11 @@ impl Relays for Steps {
         let (srun, said) = (relay.srun.clone(), Said::default());
         let watch = Silence { group, node: node.to_string(), alive: self.alive(group), said: said.clone() };
         let (wanted, post) = (one.clone(), self.post.clone());
-        thread::spawn(move || watch.tell(&wanted, &post, LOOK));
+        threads::start(move || watch.tell(&wanted, &post, LOOK));
         let lost = (self.log == Log::Memory).then(|| self.post.clone());
         let node = node.to_string();
         let mut kept = Kept { command, group, node, placements, place, line };
-        thread::spawn(move || kept.serve(&one, &srun, &said, lost.as_ref()));
+        threads::start(move || kept.serve(&one, &srun, &said, lost.as_ref()));
     }
 
     fn starts(&mut self, group: usize) {

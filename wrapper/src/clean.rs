@@ -7,7 +7,6 @@ use run::Cluster;
 use run::clean::{self, Keep};
 use slurm::Slurm;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 pub use run::clean::{Candidate, Due, End};
@@ -88,7 +87,7 @@ impl Beside {
     /// Writes down whose the job's own run is and removes what is due, on a thread of its own: the job does not wait for it,
     /// and it ends with the job.
     pub fn start(self, slurm: Slurm) {
-        thread::spawn(move || match self.record_and_clean(&slurm, host::mail::now_s()) {
+        threads::start(move || match self.record_and_clean(&slurm, host::mail::now_s()) {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "what earlier runs have left was removed"),
             Err(e) => tracing::warn!(%e, "what earlier runs have left is not removed"),
@@ -204,6 +203,7 @@ mod tests {
     use run::{Patience, take_up};
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::thread;
 
     const DAY_S: f64 = 86_400.0;
 

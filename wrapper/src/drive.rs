@@ -578,7 +578,7 @@ const SETTLES: Duration = Duration::from_millis(100);
 
 /// Passes Slurm's and people's signals on: a request to end to the driver, the others to the script.
 fn pass_signals_on(signals: SigSet, post: Post, tree: Tree) {
-    thread::spawn(move || {
+    threads::start(move || {
         while let Ok(signal) = signals.wait() {
             match signal {
                 Signal::SIGTERM => post.tell(Happening::Terminate),

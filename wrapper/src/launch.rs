@@ -22,6 +22,14 @@ use steps::script::ATTEMPT;
 /// Longest wait of a requeued run for Slurm to end it.
 const REQUEUED_LIMIT: Duration = Duration::from_secs(120);
 
+/// About as many threads a wrapper has, and how long it looks for room for them before it lets the job run without.
+const THREADS: usize = 16;
+const ROOM_LIMIT: Duration = Duration::from_secs(5);
+
+/// Why it does.
+const NO_ROOM: &str = "the limit of processes of this user (ulimit -u, counted over all jobs on the node) leaves no room for a \
+                       checkpoint: raise it where sbatch is called, or ask your operators";
+
 /// Runs `argv` under the protection that `request` asks for; the exit code is the script's.
 ///
 /// Whatever keeps Joulepoint from protecting the job is said on standard error, and the job runs.
@@ -49,6 +57,9 @@ pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32
     let Some(attempt) = attempt else {
         return supervise::supervise(again).unwrap_or_else(|e| unprotected(&e.to_string(), &settings, argv));
     };
+    if !resumes && !threads::have_room(THREADS, ROOM_LIMIT) {
+        return unprotected(NO_ROOM, &settings, argv);
+    }
     let given = Given { request, settings: &settings, site: &site, argv, attempt, me: &me };
     let outcome = drive(given, &mut resumes);
     // Work that was done is not begun anew because of an error.

@@ -8,7 +8,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 /// Which files make up a checkpoint.
 #[derive(Clone, Debug)]
@@ -129,7 +128,7 @@ impl Announced {
         nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
         let announced = Announced::default();
         let (told, folder) = (announced.clone(), folder.to_path_buf());
-        thread::spawn(move || {
+        threads::start(move || {
             for line in BufReader::new(File::from(read)).lines() {
                 let Ok(line) = line else { return };
                 told.line(&folder, &line);

@@ -17,7 +17,6 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 use worlds::kinds::{self, Hindrance, Launcher, World};
 use worlds::ranks;
@@ -226,7 +225,7 @@ fn stop(child: &mut Child) {
 fn start(command: &mut Command, group: usize, news: &Sender<News>) -> io::Result<i32> {
     let mut child = unblocked(command).spawn()?;
     let (pid, news) = (child.id() as i32, news.clone());
-    thread::spawn(move || {
+    threads::start(move || {
         let status = child.wait().ok();
         // Nobody listens any more when the call is over.
         let _ = news.send(News::Ended { group, status });
@@ -235,7 +234,7 @@ fn start(command: &mut Command, group: usize, news: &Sender<News>) -> io::Result
 }
 
 fn listen(driver: UnixStream, news: Sender<News>) {
-    thread::spawn(move || {
+    threads::start(move || {
         for line in BufReader::new(driver).lines().map_while(Result::ok) {
             match serde_json::from_str(&line) {
                 Ok(told) => drop(news.send(News::Told(told))),
@@ -248,7 +247,7 @@ fn listen(driver: UnixStream, news: Sender<News>) {
 
 /// Passes signals on to the groups, as `srun` would to its tasks.
 fn hear_signals(signals: SigSet, news: Sender<News>) {
-    thread::spawn(move || {
+    threads::start(move || {
         while let Ok(signal) = signals.wait() {
             if PASSED_ON.contains(&signal) && news.send(News::Signal(signal)).is_err() {
                 return;

@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 /// Longest time that a launcher may take to say where its ranks go.
@@ -75,7 +74,7 @@ pub(super) fn ask(mut command: Command, last: Option<&'static str>) -> Result<St
     let mut child = unblocked(&mut command).spawn()?;
     let output = child.stdout.take().ok_or(Unplaced::Silent)?;
     let (sender, said) = mpsc::channel();
-    thread::spawn(move || {
+    threads::start(move || {
         let mut text = Vec::new();
         let mut from = BufReader::new(output);
         let outcome = loop {
