@@ -177,14 +177,17 @@ impl Process {
         let maps = text("maps");
         let path = |line: &str| line.splitn(6, ' ').nth(5).map(|path| path.trim().to_string());
         let is_shared = |line: &str| line.split(' ').nth(1).is_some_and(|rights| rights.ends_with('s'));
-        let removed = maps.lines().filter_map(|line| Some((removed(&path(line)?)?, is_shared(line)))).collect();
+        let removed = maps.lines().filter_map(|line| {
+            let (path, is_shared) = (path(line)?, is_shared(line));
+            Some((removed(&path, is_shared)?, is_shared))
+        });
         Some(Process {
             pid,
             program: text("comm").trim().to_string(),
             status,
             open,
             mapped: maps.lines().filter_map(path).collect(),
-            removed,
+            removed: removed.collect(),
             user_namespace: fs::read_link(folder.join("ns/user")).ok(),
             pid_namespace: fs::read_link(folder.join("ns/pid")).ok(),
             fuse: fuse(&text("mountinfo")),
@@ -216,6 +219,10 @@ impl Process {
         found.extend(self.removed.iter().filter_map(|(path, is_shared)| {
             if path == AIO_RING {
                 return Some((limits::AIO.kind, "a ring of the kernel's AIO".to_string(), limits::AIO.cure));
+            }
+            if path.starts_with("/memfd:") {
+                let found = format!("{path}, mapped for itself (MAP_PRIVATE)");
+                return Some((limits::MEMORY_PRIVATE.kind, found, limits::MEMORY_PRIVATE.cure));
             }
             let limit = if *is_shared { limits::REMOVED_SHARED } else { limits::REMOVED_PRIVATE };
             (!is_shared || !around.dumps_removed)
@@ -290,10 +297,13 @@ impl Process {
 /// What the kernel calls the mapping of an AIO context.
 const AIO_RING: &str = "/[aio]";
 
-/// The name of a file that is removed; what the kernel calls so and has no name is none.
-fn removed(path: &str) -> Option<String> {
+/// The name of a file that is removed; what the kernel calls so and has no name is none, but for a file in memory of which a process
+/// has a part for itself.
+fn removed(path: &str, is_shared: bool) -> Option<String> {
     let name = path.strip_suffix(" (deleted)")?;
-    let is_nameless = name == "/dev/zero" || ["/SYSV", "/memfd:", "/anon_hugepage"].iter().any(|n| name.starts_with(n));
+    let is_in_memory = is_shared && name.starts_with("/memfd:");
+    let is_nameless =
+        name == "/dev/zero" || is_in_memory || ["/SYSV", "/anon_hugepage"].iter().any(|n| name.starts_with(n));
     (!is_nameless).then(|| name.to_string())
 }
 
@@ -366,9 +376,10 @@ mod tests {
     #[test]
     fn each_obstacle_is_named_with_what_to_use_instead() {
         let fuse = "36 35 0:50 / /mnt/s3 rw - fuse.s3fs s3 rw\n25 1 8:1 / / rw - ext4 /dev/sda rw\n";
-        let cases: [Case; 21] = [
+        let cases: [Case; 22] = [
             (&[], &["/[aio] (deleted)"], "", &["aio"]),
-            (&[], &["/dev/zero (deleted)", "/memfd:x (deleted)", "/dev/shm/x"], "", &[]),
+            (&[], &["/dev/zero (deleted)", "/dev/shm/x"], "", &[]),
+            (&[], &["/memfd:x (deleted)"], "", &["mapping"]),
             (&["/dev/zero (deleted)"], &[], "", &[]),
             (&[], &["/dev/shm/sem.x (deleted)"], "", &["mapping"]),
             (&[], &["/opt/lib/libx.so (deleted)"], "", &["mapping"]),

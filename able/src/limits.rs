@@ -92,6 +92,19 @@ pub const REMOVED_SHARED: Limit = limit(
     "a file was removed that is mapped, as locks of Python's pools are; a CRIU with our patch dumps those that are shared \
      (packaging/criu.sh), and none those of a program or library that was replaced while it ran",
 );
+/// A private mapping of a file in memory.
+pub const MEMORY_PRIVATE: Limit = limit(
+    "mapping",
+    &[],
+    "which comes back as zeros: load programs and libraries from a file that stays, not from memory (memfd)",
+);
+/// A port or a name that another program of the node holds.
+pub const TAKEN: Limit = limit(
+    "socket",
+    &["Address already in use"],
+    "a port or a socket's name that the program holds is another program's on this node for now; --ft-energy-network=own gives the \
+     job ports of its own",
+);
 /// A private mapping of a file that is removed.
 pub const REMOVED_PRIVATE: Limit = limit(
     "mapping",
@@ -110,7 +123,8 @@ pub const TRACED: Limit = limit(
 );
 
 /// All limits, in the order in which CRIU's log is searched for them.
-const ALL: [Limit; 23] = [
+const ALL: [Limit; 24] = [
+    TAKEN,
     limit(
         "mount",
         &["Can't lookup mount"],

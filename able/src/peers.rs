@@ -93,6 +93,9 @@ pub fn refuse_event_semaphores(root: &Path, tree: &[i32]) -> Result<(), EventSem
 /// What the link of an eventfd names.
 pub(crate) const EVENTFD: &str = "anon_inode:[eventfd]";
 
+/// How the kernel calls files in memory.
+const NAME: &str = "/memfd:";
+
 /// A program has a file that would come back as two.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a file in memory (memfd) is mapped and open; a CRIU with our patch keeps it one file (packaging/criu.sh)")]
@@ -104,7 +107,6 @@ pub struct TwoFiles;
 /// # Errors
 /// What it has.
 pub fn refuse_memory_files(tree: &[i32]) -> Result<(), TwoFiles> {
-    const NAME: &str = "/memfd:";
     let of_line = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().take(6).collect();
         let is_shared = words.len() == 6 && words[1].ends_with('s') && words[5].starts_with(NAME);
@@ -122,6 +124,28 @@ pub fn refuse_memory_files(tree: &[i32]) -> Result<(), TwoFiles> {
     match !mapped.is_empty() && tree.iter().flat_map(links).any(|link| is_it(&link)) {
         true => Err(TwoFiles),
         false => Ok(()),
+    }
+}
+
+/// A program has a part of a file in memory for itself: a program or library that was loaded from one, or its data.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("process {0} has a file in memory (memfd) mapped for itself (MAP_PRIVATE), {cure}", cure = crate::limits::MEMORY_PRIVATE.cure)]
+pub struct PrivateMemoryFile(i32);
+
+/// Refuses a tree of processes of which one has a file in memory (`memfd`) mapped for itself: CRIU brings back only what it has
+/// changed there, and the rest as zeros.
+///
+/// # Errors
+/// Which it is.
+pub fn refuse_private_memory_files(root: &Path, tree: &[i32]) -> Result<(), PrivateMemoryFile> {
+    let is_it = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().take(6).collect();
+        words.len() == 6 && words[1].ends_with('p') && words[5].starts_with(NAME)
+    };
+    let maps = |pid: &i32| fs::read_to_string(root.join(format!("{pid}/maps"))).unwrap_or_default();
+    match tree.iter().find(|pid| maps(pid).lines().any(is_it)) {
+        Some(pid) => Err(PrivateMemoryFile(*pid)),
+        None => Ok(()),
     }
 }
 
@@ -249,6 +273,18 @@ mod tests {
         // SAFETY: the mapping just made.
         unsafe { libc::munmap(at, 4096) };
         assert_eq!(refuse_memory_files(&us), Ok(()));
+    }
+
+    #[test]
+    fn a_part_of_a_file_in_memory_that_a_program_has_for_itself_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |rights| format!("7f0000000000-7f0000100000 {rights} 00000000 00:01 1025 /memfd:lib (deleted)\n");
+        for (pid, rights) in [(7, "rw-s"), (8, "r-xp")] {
+            fs::create_dir(dir.path().join(pid.to_string())).unwrap();
+            fs::write(dir.path().join(format!("{pid}/maps")), line(rights)).unwrap();
+        }
+        assert_eq!(refuse_private_memory_files(dir.path(), &[7]), Ok(()));
+        assert_eq!(refuse_private_memory_files(dir.path(), &[7, 8]), Err(PrivateMemoryFile(8)));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Copies files that a restore is about to write over, or what was added to them: another program may have written to them
 //! since the dump.
 
-use archive::{copy_with_holes, is_others_as_it_was};
+use archive::{Sparse, copy_with_holes, is_others_as_it_was};
 use openfiles::by_size::{self, aside, keep_tail, lost};
 use openfiles::held::is_lost;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufReader, ErrorKind, Read, Seek};
+use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 const BLOCK_BYTES: usize = 1 << 16;
@@ -48,7 +48,7 @@ pub fn keep_changed(archive: &Path, cut_off: &Path, left: &BTreeSet<&Path>) -> i
 
 /// Copies a file, unless its archived content, of so many `bytes`, is still its beginning; whether more follows then.
 fn unless_added_to(kept: &mut impl Read, path: &Path, bytes: u64) -> io::Result<bool> {
-    let mut file = match by_size::open(path) {
+    let file = match by_size::open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(libc::ELOOP) => return Ok(false),
         opened => opened?,
     };
@@ -57,13 +57,12 @@ fn unless_added_to(kept: &mut impl Read, path: &Path, bytes: u64) -> io::Result<
     if !found.is_file() {
         return Ok(false);
     }
-    if begins_with(&mut file, kept)? {
+    if begins_with(&mut Sparse::new(&file)?, kept)? {
         return Ok(found.len() > bytes);
     }
     let aside = aside(&name.to_string_lossy(), &found);
     let mut copy = tempfile::Builder::new().prefix(&aside).tempfile_in(folder)?;
-    file.rewind()?;
-    copy_with_holes(&mut file, copy.as_file_mut())?;
+    copy_with_holes(&mut Sparse::new(&file)?, copy.as_file_mut())?;
     // Another task of the step may restore the same file: the first copy is the one from before any of them began.
     match copy.persist_noclobber(folder.join(aside)) {
         Err(e) if e.error.kind() == ErrorKind::AlreadyExists => Ok(false),
@@ -71,7 +70,7 @@ fn unless_added_to(kept: &mut impl Read, path: &Path, bytes: u64) -> io::Result<
     }
 }
 
-fn begins_with(file: &mut File, kept: &mut impl Read) -> io::Result<bool> {
+fn begins_with(file: &mut impl Read, kept: &mut impl Read) -> io::Result<bool> {
     let (mut wanted, mut found) = (vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]);
     loop {
         let bytes = match kept.read(&mut wanted) {

@@ -22,6 +22,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+pub mod place;
+
 const RECORD: &str = "sandbox.json";
 
 /// Archive of the open files that are kept whole.
@@ -83,6 +85,9 @@ pub struct Frozen {
     /// Folders in which its processes worked.
     #[serde(default)]
     pub folders: BTreeSet<PathBuf>,
+    /// Where the file systems of these and of its files were mounted.
+    #[serde(default)]
+    pub mounts: BTreeSet<PathBuf>,
     /// The clocks that count from the node's start; absent in a dump of an earlier version.
     #[serde(default)]
     pub clocks: Option<Clocks>,
@@ -145,6 +150,7 @@ pub fn save(
     peers::refuse_outside(&tree).map_err(|e| e.to_string())?;
     peers::refuse_node_ipc(&tree).map_err(|e| e.to_string())?;
     peers::refuse_event_semaphores(Path::new("/proc"), &tree).map_err(|e| e.to_string())?;
+    peers::refuse_private_memory_files(Path::new("/proc"), &tree).map_err(|e| e.to_string())?;
     let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| held::of(*pid)).collect();
     // If the temporary folder contained the run's folder, the archive would contain itself.
     let tmp = temporaries.own.as_deref().filter(|t| is_own_folder(t) && !into.starts_with(t));
@@ -196,7 +202,9 @@ pub fn save(
     let own_numbers = !nix::unistd::getuid().is_root();
     let folders = tree.iter().filter_map(|pid| fs::read_link(format!("/proc/{pid}/cwd")).ok());
     let shared = tmp.filter(|_| temporaries.is_shared).map(Path::to_path_buf);
-    let folders = folders.filter(|path| !held::is_lost(path)).chain(shared).collect();
+    let folders: BTreeSet<PathBuf> = folders.filter(|path| !held::is_lost(path)).chain(shared).collect();
+    let mounts =
+        place::mounts_of(folders.iter().chain(written.iter().map(|f| &f.path)).chain(read.iter().map(|f| &f.path)));
     let frozen = Frozen {
         program,
         last_pid,
@@ -207,6 +215,7 @@ pub fn save(
         read,
         needed,
         folders,
+        mounts,
         clocks,
         own_numbers,
         local,

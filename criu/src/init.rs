@@ -99,7 +99,7 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
         return without_sandbox(task, init.line, &reason);
     }
     let begun = match &task.restore {
-        Some(folder) => init.restore(folder).map_err(|NotBack { reason, of_checkpoint }| {
+        Some(folder) => init.restore(folder).map_err(|NotBack { reason, of_checkpoint, .. }| {
             // Without a mark it is tried as often as a crash.
             if of_checkpoint && blame(task, folder, &reason) {
                 let _ = init.line.as_mut().map(|line| line.tell(&Said::NotRestored));
@@ -131,7 +131,7 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
 
 /// Ends this process, and with it the whole sandbox, as soon as its placement is over: as somebody has asked the program to.
 fn end_with(placement: Placement, teller: Arc<File>, asked: Arc<AtomicI32>) {
-    thread::spawn(move || {
+    threads::start(move || {
         while !placement.is_over() {
             thread::sleep(fencing::LOOK);
         }

@@ -130,6 +130,12 @@ pub fn reason(folder: &Path, log: &str) -> String {
     explain(&String::from_utf8_lossy(&text))
 }
 
+/// Whether CRIU's log has such an error.
+pub fn says(folder: &Path, log: &str, what: &str) -> bool {
+    let text = fs::read(folder.join(IMAGES).join(log)).unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().any(|line| line.contains("Error (") && line.contains(what))
+}
+
 fn explain(log: &str) -> String {
     // CRIU prints these two whenever it has no privilege; they mean nothing.
     let noise = |l: &str| l.contains("rlimit: Can't setup") || l.contains("net: Unexpected error");

@@ -180,7 +180,7 @@ impl World {
         let (teller, told) = channel();
         let of = self.clone();
         // Nobody waits for an answer that comes late.
-        thread::spawn(move || teller.send(of.ask(Frame::number(Kind::Status, 0), Kind::Status)));
+        threads::start(move || teller.send(of.ask(Frame::number(Kind::Status, 0), Kind::Status)));
         let answer = told.recv_timeout(STATUS_LIMIT).map_err(|_| Error::Silent)??;
         let status: mlog::Status = serde_json::from_slice(&answer.body).map_err(Error::Status)?;
         Ok(Sent { messages: status.counts.messages, bytes: status.counts.bytes })

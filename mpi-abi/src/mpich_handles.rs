@@ -145,6 +145,11 @@ pub fn operation_number(operation: MPI_Op) -> i32 {
     operation
 }
 
+/// Whether an operation is one of MPI's own.
+pub fn is_predefined(operation: MPI_Op) -> bool {
+    operation.cast_unsigned() >> 30 == 1
+}
+
 /// The operation of a number.
 pub fn operation_of(number: i32) -> MPI_Op {
     number

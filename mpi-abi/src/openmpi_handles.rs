@@ -222,6 +222,11 @@ pub fn operation_number(operation: MPI_Op) -> i32 {
     native().MPI_Op_c2f(operation)
 }
 
+/// Whether an operation is one of MPI's own: `MPI_NO_OP` is the last.
+pub fn is_predefined(operation: MPI_Op) -> bool {
+    operation_number(operation) <= operation_number(handles().no_operation)
+}
+
 /// The operation of a number.
 pub fn operation_of(number: i32) -> MPI_Op {
     native().MPI_Op_f2c(number)

@@ -7,9 +7,11 @@
 
 pub mod letter;
 pub mod lock;
+pub mod origin;
 pub mod run;
 pub mod target;
 
 pub use letter::{Letter, Word};
+pub use origin::Origin;
 pub use run::Run;
 pub use target::{Stage, Target};

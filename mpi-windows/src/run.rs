@@ -31,58 +31,48 @@ pub fn repeated(of_one: &[Run], count: usize, extent: i64, at: i64) -> Vec<Run> 
     joined((0..count as i64).flat_map(|i| of_one.iter().map(move |run| Run { at: run.at + at + i * extent, ..*run })))
 }
 
-/// The runs of an element, from where its packed bytes land: unpacked from a count from 1 on of which each pass has one byte (the
-/// lowest first), each into zeros, it left `passes`. None if bytes land on others. `size` is how many are packed, and `lower`
-/// where the first byte of each pass lies.
+/// The runs of an element, from what is packed of it: of memory in which each byte has its own number, of which each pass has one byte
+/// (the lowest first). `lower` is where the byte of number 0 lies.
 #[must_use]
-pub fn of_element(passes: &[Vec<u8>], size: usize, lower: i64) -> Option<Vec<Run>> {
-    let mut places = vec![None; size];
-    for at in 0..passes.first()?.len() {
-        let number = passes.iter().rev().fold(0_usize, |number, pass| number << 8 | usize::from(pass[at]));
-        if let Some(place) = number.checked_sub(1) {
-            *places.get_mut(place)? = Some(at as i64);
-        }
-    }
-    let places: Option<Vec<i64>> = places.into_iter().collect();
-    Some(joined(places?.into_iter().map(|at| Run { at: at + lower, bytes: 1 })))
+pub fn of_element(passes: &[Vec<u8>], lower: i64) -> Vec<Run> {
+    let packed = passes.first().map_or(0, Vec::len);
+    let number = |at: usize| passes.iter().rev().fold(0_i64, |number, pass| number << 8 | i64::from(pass[at]));
+    joined((0..packed).map(|at| Run { at: lower + number(at), bytes: 1 }))
 }
 
-/// How many passes tell `size` bytes apart.
+/// How many passes tell so many bytes of memory apart.
 #[must_use]
-pub fn passes(size: usize) -> usize {
-    (1..).find(|passes| passes * 8 >= usize::BITS as usize || size < 1 << (8 * passes)).unwrap_or(8)
+pub fn passes(bytes: usize) -> usize {
+    (1..8).find(|passes| bytes <= 1 << (8 * passes)).unwrap_or(8)
 }
 
-/// The packed bytes of a pass.
+/// The memory of a pass.
 #[must_use]
-pub fn pass(size: usize, which: usize) -> Vec<u8> {
-    (1..=size).map(|number| (number >> (8 * which)) as u8).collect()
+pub fn pass(bytes: usize, which: usize) -> Vec<u8> {
+    (0..bytes).map(|number| (number >> (8 * which)) as u8).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What an element of these runs leaves, by pass.
-    fn unpacked(runs: &[Run], size: usize, extent: usize) -> Vec<Vec<u8>> {
-        (0..passes(size))
-            .map(|which| {
-                let (packed, mut out) = (pass(size, which), vec![0; extent]);
-                let places = runs.iter().flat_map(|run| run.at..run.at + run.bytes as i64);
-                packed.iter().zip(places).for_each(|(byte, at)| out[at as usize] = *byte);
-                out
-            })
-            .collect()
+    /// What is packed of an element of these runs, by pass.
+    fn packed(runs: &[Run], extent: usize) -> Vec<Vec<u8>> {
+        let of = |which| {
+            let memory = pass(extent, which);
+            runs.iter().flat_map(|run| memory[run.at as usize..][..run.bytes as usize].to_vec()).collect()
+        };
+        (0..passes(extent)).map(of).collect()
     }
 
     #[test]
-    fn an_elements_bytes_are_found_by_where_they_land() {
+    fn an_elements_bytes_are_found_by_what_is_packed_of_it() {
         let runs = [Run { at: 400, bytes: 300 }, Run { at: 8, bytes: 3 }, Run { at: 0, bytes: 4 }];
-        assert_eq!(of_element(&unpacked(&runs, 307, 1000), 307, 0), Some(runs.to_vec()));
-        let moved = of_element(&unpacked(&runs, 307, 1000), 307, -16).expect("runs");
-        assert_eq!(moved[0], Run { at: 384, bytes: 300 });
+        assert_eq!(of_element(&packed(&runs, 1000), 0), runs);
+        assert_eq!(of_element(&packed(&runs, 1000), -16)[0], Run { at: 384, bytes: 300 });
         let twice = [Run { at: 0, bytes: 4 }, Run { at: 2, bytes: 4 }];
-        assert_eq!(of_element(&unpacked(&twice, 8, 10), 8, 0), None, "bytes that land on others");
+        assert_eq!(of_element(&packed(&twice, 10), 0), twice, "bytes that stand twice");
+        assert_eq!((passes(256), passes(257), passes(1 << 16)), (1, 2, 2));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::abi::*;
 use crate::world;
+pub use mpi_abi::memory::{moved, put, slice, slice_mut, take};
 use std::panic::AssertUnwindSafe;
 
 /// Why a call failed.
@@ -144,38 +145,6 @@ macro_rules! border_function {
     };
 }
 
-/// The program's array of `count` values.
-pub fn slice<'a, T>(at: *const T, count: Int) -> &'a [T] {
-    if count <= 0 || at.is_null() {
-        return &[];
-    }
-    // SAFETY: MPI's caller gives arrays of the length that the call says.
-    unsafe { std::slice::from_raw_parts(at, count as usize) }
-}
-
-/// The program's array of `count` values, to be written.
-pub fn slice_mut<'a, T>(at: *mut T, count: Int) -> &'a mut [T] {
-    if count <= 0 || at.is_null() {
-        return &mut [];
-    }
-    // SAFETY: MPI's caller gives arrays of the length that the call says.
-    unsafe { std::slice::from_raw_parts_mut(at, count as usize) }
-}
-
-/// Writes what the call gives back, where the program wants it.
-pub fn put<T>(at: *mut T, value: T) {
-    if !at.is_null() {
-        // SAFETY: MPI's caller gives a place for what the call gives back.
-        unsafe { at.write(value) };
-    }
-}
-
-/// Reads a handle that the call takes by address.
-pub fn take<T: Copy>(at: *const T) -> T {
-    // SAFETY: MPI's caller gives the address of a handle.
-    unsafe { *at }
-}
-
 /// Writes a status, unless the program wants none; its error field is the program's, as MPI says.
 pub fn put_status(at: *mut MPI_Status, mut status: MPI_Status) {
     if !ignored(at) && !at.is_null() {
@@ -188,9 +157,4 @@ pub fn put_status(at: *mut MPI_Status, mut status: MPI_Status) {
 pub fn status_at(array: *mut MPI_Status, index: usize) -> *mut MPI_Status {
     // SAFETY: an element of the program's array; the address is not read here.
     if ignored(array) { array } else { unsafe { array.add(index) } }
-}
-
-/// `base` moved by `bytes`.
-pub fn moved(base: *const std::ffi::c_void, bytes: isize) -> *mut std::ffi::c_void {
-    base.cast::<u8>().wrapping_offset(bytes).cast_mut().cast()
 }

@@ -4,9 +4,9 @@
 use crate::abi::*;
 use crate::border::*;
 use crate::operation::Operation;
-use crate::transport::{Body, Envelope};
 use crate::world::World;
 use mpi_ranks::Topology;
+use mpi_relay::{Body, Envelope};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_void;

@@ -4,8 +4,8 @@
 #![allow(clippy::unnecessary_cast, reason = "MPI_Aint is another type in each ABI")]
 
 use crate::abi::*;
-use crate::border::{Res, check, fail, moved, slice};
-use crate::transport::Body;
+use crate::border::{Res, check, fail, moved};
+use mpi_relay::Body;
 use mpi_windows::{Run, run};
 use std::borrow::Cow;
 use std::ffi::c_void;
@@ -161,25 +161,20 @@ pub fn leaf(datatype: MPI_Datatype) -> Res<MPI_Datatype> {
 }
 
 /// The bytes of `count` elements, in the order in which they are packed; the first element begins at `at`.
-pub fn runs(count: Int, datatype: MPI_Datatype, at: i64) -> Res<Vec<Run>> {
+pub fn runs(count: Int, datatype: MPI_Datatype, at: i64) -> Vec<Run> {
     let (one, count) = (size(datatype), count.max(0) as usize);
     if lies_as_sent(datatype) {
-        return Ok(run::repeated(&[Run { at: 0, bytes: one * count as u64 }], 1, 0, at));
+        return run::repeated(&[Run { at: 0, bytes: one * count as u64 }], 1, 0, at);
     }
     let (mut lower, mut true_extent): (MPI_Aint, MPI_Aint) = (0, 0);
     native().MPI_Type_get_true_extent(datatype, &mut lower, &mut true_extent);
-    let passes: Vec<Vec<u8>> = (0..run::passes(one as usize))
-        .map(|which| {
-            let scratch = Scratch::new(1, datatype);
-            scratch.part().fill(&run::pass(one as usize, which));
-            slice(moved(scratch.part().at, lower as isize).cast_const().cast(), true_extent as Int).to_vec()
-        })
-        .collect();
-    match run::of_element(&passes, one as usize, lower as i64) {
-        Some(of_one) => Ok(run::repeated(&of_one, count, extent(datatype) as i64, at)),
-        None if one == 0 => Ok(Vec::new()),
-        None => fail(MPI_ERR_TYPE),
-    }
+    let extent_bytes = true_extent as usize;
+    let packed = |which| {
+        let memory = run::pass(extent_bytes, which);
+        Part::new(moved(memory.as_ptr().cast(), -(lower as isize)), 1, datatype).contents().into_owned()
+    };
+    let of_one = run::of_element(&(0..run::passes(extent_bytes)).map(packed).collect::<Vec<_>>(), lower as i64);
+    run::repeated(&of_one, count, extent(datatype) as i64, at)
 }
 
 /// Whether it is one of MPI's own types.

@@ -25,18 +25,23 @@ pub(crate) struct Open {
     pointer: ordered::Pointer,
 }
 
-/// Files that several groups have open.
+/// Files that are open.
 #[derive(Default)]
-pub struct Files(RefCell<HashMap<usize, Rc<Open>>>);
+pub struct Files {
+    /// By several groups.
+    of_several: RefCell<HashMap<usize, Rc<Open>>>,
+    /// By ranks of this group alone, natively: a communicator of them.
+    of_one: RefCell<HashMap<usize, MPI_Comm>>,
+}
 
 impl Files {
     /// Whether several groups have it open.
     pub fn spanning(&self, file: MPI_File) -> bool {
-        self.0.borrow().contains_key(&(file as usize))
+        self.of_several.borrow().contains_key(&(file as usize))
     }
 
     fn of(&self, file: MPI_File) -> Option<Rc<Open>> {
-        self.0.borrow().get(&(file as usize)).cloned()
+        self.of_several.borrow().get(&(file as usize)).cloned()
     }
 }
 
@@ -61,7 +66,7 @@ fn open(world: W, at: &Rc<Comm>, name: *const c_char, mode: Int, info: MPI_Info,
     match told.iter().find(|code| **code != MPI_SUCCESS) {
         None => {
             let open = Open { comm: at.clone(), pointer: ordered::Pointer::of(take(file))? };
-            world.files.0.borrow_mut().insert(take(file) as usize, Rc::new(open));
+            world.files.of_several.borrow_mut().insert(take(file) as usize, Rc::new(open));
             Ok(())
         }
         Some(failed) => {
@@ -74,17 +79,62 @@ fn open(world: W, at: &Rc<Comm>, name: *const c_char, mode: Int, info: MPI_Info,
 fn meet(world: W, file: MPI_File) -> Res {
     match world.files.of(file) {
         Some(of) => world.carry_out(collective::barrier(world, of.comm.clone())),
-        None => Ok(()),
+        None => gather(world, file),
     }
 }
 
+/// All ranks of this group come, so that none waits in a native call for one who is kept up by another group.
+pub(crate) fn gather(world: W, file: MPI_File) -> Res {
+    if let Some(of) = world.files.of(file) {
+        return world.carry_out(collective::gather(of.comm.clone()));
+    }
+    let of_one = world.files.of_one.borrow().get(&(file as usize)).copied();
+    of_one.into_iter().for_each(|comm| collective::meet(world, comm));
+    Ok(())
+}
+
+/// Calls that all ranks make, which the native library carries out.
+macro_rules! together {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => {
+        mod together {
+            use super::*;
+            use std::ffi::c_void;
+            export! {
+                $(fn $name(fh: MPI_File, $($arg: $type),*) => |w| {
+                    gather(w, fh)?;
+                    check(natively(|| native().$name(fh, $($arg),*)))
+                };)*
+            }
+        }
+        pub use together::EXPORTED as TOGETHER;
+    };
+}
+together! {
+    MPI_File_set_atomicity(flag: Int);
+    MPI_File_read_all(buf: *mut c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status);
+    MPI_File_write_all(buf: *const c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status);
+    MPI_File_read_at_all(offset: MPI_Offset, buf: *mut c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status);
+    MPI_File_write_at_all(offset: MPI_Offset, buf: *const c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status);
+}
+
 export! {
-    fn MPI_File_open(comm: MPI_Comm, filename: *const c_char, amode: Int, info: MPI_Info, fh: *mut MPI_File) for comm => |w, at| {
-        open(w, &at, filename, amode, info, fh)
+    fn MPI_File_open(comm: MPI_Comm, filename: *const c_char, amode: Int, info: MPI_Info, fh: *mut MPI_File) => |w| {
+        if let Some(at) = w.find(comm) {
+            return open(w, &at, filename, amode, info, fh);
+        }
+        collective::meet(w, comm);
+        check(natively(|| native().MPI_File_open(comm, filename, amode, info, fh)))?;
+        if comm != handles().own {
+            w.files.of_one.borrow_mut().insert(take(fh) as usize, crate::create::engine(comm));
+        }
+        Ok(())
     };
     fn MPI_File_close(fh: *mut MPI_File) => |w| {
         meet(w, take(fh))?;
-        w.files.0.borrow_mut().remove(&(take(fh) as usize));
+        w.files.of_several.borrow_mut().remove(&(take(fh) as usize));
+        if let Some(mut engine) = w.files.of_one.borrow_mut().remove(&(take(fh) as usize)) {
+            native().MPI_Comm_free(&mut engine);
+        }
         check(natively(|| native().MPI_File_close(fh)))
     };
     fn MPI_File_sync(fh: MPI_File) => |w| {

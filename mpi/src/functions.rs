@@ -27,6 +27,7 @@ fn modules() -> Vec<(&'static str, &'static [&'static str])> {
         ("communicators", create::EXPORTED),
         ("communicators", intercommunicator::EXPORTED),
         ("files", file::EXPORTED),
+        ("files", file::TOGETHER),
         ("files", file::ordered::EXPORTED),
         ("files", refused::SHARED_POINTER),
         ("groups of processes", group::EXPORTED),
@@ -44,7 +45,6 @@ fn modules() -> Vec<(&'static str, &'static [&'static str])> {
         ("windows", window::make::EXPORTED),
         ("windows", window::access::EXPORTED),
         ("windows", window::epoch::EXPORTED),
-        ("windows", refused::SHARED_WINDOW),
         ("new processes", refused::EXPORTED),
     ]
 }
@@ -57,7 +57,7 @@ pub fn table() -> Vec<(&'static str, &'static str, Class)> {
     let mut ours = BTreeSet::new();
     for (family, names) in modules() {
         for name in names {
-            let refused = [refused::EXPORTED, refused::SHARED_POINTER, refused::SHARED_WINDOW];
+            let refused = [refused::EXPORTED, refused::SHARED_POINTER, &["MPI_Win_allocate_shared"]];
             let refused = refused.iter().any(|names| names.contains(name));
             let family = if name.starts_with("MPI_File_") { "files" } else { family };
             ours.insert(*name);

@@ -2,7 +2,7 @@
 //!
 //! The library is preloaded and defines the functions of MPI (`MPI_*` and `PMPI_*`). What stays within a group goes
 //! to the program's own MPI library, the *native* one; what goes to another group goes to the group's relay, through
-//! a [`transport::Transport`]. A communicator's handle is the native communicator of its members in this group, so
+//! a `mpi_relay::transport::Transport`. A communicator's handle is the native communicator of its members in this group, so
 //! attributes, names, error handlers and Fortran numbers stay native. Without `JOULEPOINT_MPI_RANKS` every call is
 //! native. Not here: how groups are started, what the relay logs, and when a checkpoint is made.
 //!
@@ -35,6 +35,5 @@ mod refused;
 mod request;
 mod startup;
 mod topology;
-mod transport;
 mod window;
 mod world;

@@ -4,8 +4,9 @@
 //! which source a receive from anybody had, what `MPI_Test` said. Runs of the same answer are kept as a count.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use crate::transport::{Error, Outcome, Transport};
 use crate::world::{self, World};
+use mpi_relay::transport::Transport;
+use mpi_relay::{Error, Outcome};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 
@@ -179,8 +180,8 @@ impl Outcomes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::{Body, Envelope, Error};
     use mpi_ranks::Place;
+    use mpi_relay::{Body, Envelope, Error};
     use std::rc::Rc;
     use std::time::Duration;
 

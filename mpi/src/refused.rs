@@ -47,19 +47,6 @@ export! {
     };
 }
 
-mod shared_window {
-    use super::*;
-
-    export! {
-        fn MPI_Win_allocate_shared(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) for comm => |_w, _at| {
-            let _ = (size, disp_unit, info, baseptr, win);
-            refuse("MPI_Win_allocate_shared", "split by MPI_COMM_TYPE_SHARED first")
-        };
-    }
-}
-/// What is served on the ranks of one node alone: programs call it there, and need not be refused for it.
-pub use shared_window::EXPORTED as SHARED_WINDOW;
-
 /// Writes the names of all that is refused one after the other, each with a NUL after it; the number of their bytes.
 const fn names<const BYTES: usize>(into: &mut [u8; BYTES]) -> usize {
     let tables = [

@@ -239,9 +239,20 @@ fn end(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     Ok(end)
 }
 
+/// The longest name that a file can have, bytes.
+const NAME_BYTES: usize = 255;
+
+/// The beginning of a name, as far as so many bytes go.
+fn cut(name: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(name.len())).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+    &name[..end]
+}
+
 /// The name under which a file is set aside in its folder, by its last change.
 pub fn aside(name: &str, found: &Metadata) -> String {
-    format!(".{name}.joulepoint-aside-{}.{:09}", found.mtime(), found.mtime_nsec())
+    let end = format!(".joulepoint-aside-{}.{:09}", found.mtime(), found.mtime_nsec());
+    // A temporary file's name has some letters more.
+    format!(".{}{end}", cut(name, NAME_BYTES - end.len() - 1 - 8))
 }
 
 /// What is said of a file that is left as it is.
@@ -317,8 +328,9 @@ pub fn keep_tail(path: &Path, after: u64, folder: &Path) -> io::Result<PathBuf> 
     make_private(folder)?;
     let mut file = open(path)?;
     let found = file.metadata()?;
-    let name = path.file_name().unwrap_or_default().display();
-    let kept = folder.join(format!("{name}-{}-{}.{:09}", found.ino(), found.mtime(), found.mtime_nsec()));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let end = format!("-{}-{}.{:09}", found.ino(), found.mtime(), found.mtime_nsec());
+    let kept = folder.join(format!("{}{end}", cut(&name, NAME_BYTES - end.len())));
     let mut copy = tempfile::Builder::new().prefix(".").tempfile_in(folder)?;
     file.seek(SeekFrom::Start(after))?;
     io::copy(&mut file.take(MOST_KEPT_BYTES), copy.as_file_mut())?;
@@ -332,6 +344,18 @@ pub fn keep_tail(path: &Path, after: u64, folder: &Path) -> io::Result<PathBuf> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_names_can_be_set_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["x".repeat(255), "\u{e4}".repeat(127), "short".to_string()] {
+            let file = dir.path().join(&name);
+            fs::write(&file, "1").unwrap();
+            let aside = aside(&name, &fs::metadata(&file).unwrap());
+            assert!(aside.len() <= 247 && aside.contains(".joulepoint-aside-"), "{aside}");
+            fs::rename(&file, dir.path().join(&aside)).unwrap();
+        }
+    }
 
     fn noted(path: &Path, stays: bool) -> Written {
         let bytes = fs::metadata(path).unwrap().len();

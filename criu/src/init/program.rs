@@ -21,8 +21,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How often a restore is tried.
 const RESTORES: u32 = 2;
@@ -44,17 +43,19 @@ pub(super) struct NotBack {
     pub(super) reason: String,
     /// Whether the checkpoint is to blame, rather than missing tasks of the step.
     pub(super) of_checkpoint: bool,
+    /// Another program of the node has a port or a socket's name of this one's.
+    is_taken: bool,
 }
 
 impl NotBack {
     fn alone(reason: &str) -> NotBack {
-        NotBack { reason: reason.to_string(), of_checkpoint: false }
+        NotBack { reason: reason.to_string(), of_checkpoint: false, is_taken: false }
     }
 }
 
 impl From<String> for NotBack {
     fn from(reason: String) -> NotBack {
-        NotBack { reason, of_checkpoint: true }
+        NotBack { reason, of_checkpoint: true, is_taken: false }
     }
 }
 
@@ -125,18 +126,28 @@ impl Init<'_> {
     /// Brings the program back from a checkpoint.
     pub(super) fn restore(&mut self, folder: &Path) -> Result<(), NotBack> {
         let unpacked = Unpacked::of(folder, self.task)
-            .map_err(|e| NotBack { of_checkpoint: e.is_of_checkpoint(), reason: e.to_string() })?;
+            .map_err(|e| NotBack { of_checkpoint: e.is_of_checkpoint(), ..NotBack::alone(&e.to_string()) })?;
+        let frozen = frozen::read(unpacked.path())?;
+        frozen::place::look(&frozen).map_err(|lacking| NotBack::alone(&lacking.to_string()))?;
         // No second try for a task of a step: restored tasks already write to files that a second try would cut.
-        let tries = if self.line.is_some() { 1 } else { RESTORES };
-        let mut restored = Ok(());
-        for _ in 0..tries {
-            restored = self.restore_once(unpacked.path());
-            if restored.is_ok() {
-                break;
-            }
+        let mut tries = if self.line.is_some() { 1 } else { RESTORES };
+        let until = Instant::now() + TAKEN_LIMIT;
+        loop {
+            let restored = self.restore_once(unpacked.path());
+            let Err(not_back) = &restored else { return restored };
+            let may_wait = not_back.is_taken && self.line.is_none() && !self.is_unwanted && Instant::now() < until;
             self.end_all();
+            if !may_wait {
+                tries -= 1;
+            }
+            if tries == 0 {
+                return restored;
+            }
+            let next = Instant::now() + TAKEN_PAUSE;
+            while may_wait && !self.is_unwanted && Instant::now() < next {
+                self.wait().map_err(|e| NotBack::alone(&e.to_string()))?;
+            }
         }
-        restored
     }
 
     fn restore_once(&mut self, folder: &Path) -> Result<(), NotBack> {
@@ -183,6 +194,10 @@ impl Init<'_> {
                 _ if self.is_unwanted => NotBack::alone("the restore was ended from outside"),
                 // Killed by somebody, or for want of memory: the images may be good.
                 Ended::Signal(Signal::SIGKILL) => NotBack::alone("criu was killed"),
+                // Another program of this node has what it needs: the images are good.
+                _ if tool::says(folder, "restore.log", TAKEN) => {
+                    NotBack { is_taken: true, ..NotBack::alone(&tool::reason(folder, "restore.log")) }
+                }
                 _ => tool::reason(folder, "restore.log").into(),
             });
         }
@@ -193,7 +208,7 @@ impl Init<'_> {
 
     /// Has the driver of this node bring back what a program had on GPUs.
     fn give_gpus(&mut self, gpus: Suspended) -> Result<(), NotBack> {
-        let work = thread::spawn(move || release::give_again(&gpus));
+        let work = threads::start(move || release::give_again(&gpus));
         while !work.is_finished() {
             self.wait().map_err(|e| NotBack::alone(&e.to_string()))?;
         }
@@ -224,6 +239,13 @@ impl Init<'_> {
         while waitpid(None, None).is_ok() {}
     }
 }
+
+/// How long a restore waits for a port or a name of a socket that another program of the node holds.
+const TAKEN_LIMIT: Duration = Duration::from_secs(60);
+const TAKEN_PAUSE: Duration = Duration::from_secs(3);
+
+/// What CRIU says of a port or a name of a socket that another program holds.
+const TAKEN: &str = "Address already in use";
 
 /// A standard input that survives a restore: a regular file, or `/dev/null`. Tasks of steps are known to have none.
 fn standard_input(is_empty: bool) -> io::Result<File> {

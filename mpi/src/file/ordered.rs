@@ -95,6 +95,7 @@ fn seek(world: W, file: MPI_File, of: &Open, offset: MPI_Offset, whence: Int) ->
 
 export! {
     fn MPI_File_set_view(file: MPI_File, disp: MPI_Offset, etype: MPI_Datatype, filetype: MPI_Datatype, datarep: *const c_char, info: MPI_Info) => |w| {
+        crate::file::gather(w, file)?;
         check(natively(|| native().MPI_File_set_view(file, disp, etype, filetype, datarep, info)))?;
         if let Some(of) = w.files.of(file) {
             of.pointer.at.set(0);

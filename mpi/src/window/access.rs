@@ -46,18 +46,22 @@ impl Window {
         #[allow(clippy::unnecessary_cast, reason = "MPI_Aint is another type in each ABI")]
         let at = at as i64;
         let part = self.parts[rank as usize];
-        let runs = datatype::runs(count, datatype, at.wrapping_mul(part.map_or(1, |(_, unit)| unit)))?;
+        let runs = datatype::runs(count, datatype, at.wrapping_mul(part.map_or(1, |(_, unit)| unit)));
         let is_within = |run: &Run| match part {
             Some((bytes, _)) => run.at >= 0 && (run.at as u64).checked_add(run.bytes).is_some_and(|end| end <= bytes),
             None => true,
         };
-        if runs.iter().all(is_within) { Ok(Some((rank as usize, runs))) } else { fail(MPI_ERR_RMA_RANGE) }
+        match () {
+            () if !self.origin.borrow().may_access(rank as usize) => fail(MPI_ERR_RMA_SYNC),
+            () if runs.iter().all(is_within) => Ok(Some((rank as usize, runs))),
+            () => fail(MPI_ERR_RMA_RANGE),
+        }
     }
 
     fn put(&self, world: W, from: Part, place: &Place) -> Res<Begun> {
         check_part(&from)?;
         if let Some((rank, runs)) = self.place(place)? {
-            self.origin.borrow_mut().unanswered[rank] = true;
+            self.origin.borrow_mut().asks(rank);
             self.say(world, rank, Word::Put { runs }, &from.contents())?;
         }
         Ok(None)
@@ -65,19 +69,19 @@ impl Window {
 
     /// How values of a part are combined.
     fn by(place: &Place, operation: MPI_Op) -> Res<Combine> {
+        if operation == handles().no_op || !is_predefined(operation) {
+            return fail(MPI_ERR_OP);
+        }
         let leaf = type_number(datatype::leaf(place.datatype)?);
         Ok(Combine { operation: operation_number(operation), leaf })
     }
 
     fn accumulate(&self, world: W, from: Part, place: &Place, operation: MPI_Op) -> Res<Begun> {
         check_part(&from)?;
-        if operation == handles().no_op {
-            return fail(MPI_ERR_OP);
-        }
         match self.place(place)? {
             Some((rank, runs)) if operation != handles().no_operation => {
                 let by = Window::by(place, operation)?;
-                self.origin.borrow_mut().unanswered[rank] = true;
+                self.origin.borrow_mut().asks(rank);
                 self.say(world, rank, Word::Accumulate { runs, by }, &from.contents())?;
             }
             _ => {}

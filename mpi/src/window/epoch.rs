@@ -21,11 +21,12 @@ impl Window {
         asked.into_iter().for_each(|(from, word, bytes)| self.carry_out(world, from, word, &bytes));
     }
 
-    fn fence(&self, world: W) -> Res {
+    fn fence(&self, world: W, assert: Int) -> Res {
         self.flush(world, |_| true, true)?;
         world.carry_out(collective::barrier(world, self.comm.clone()))?;
         let asked = self.target.borrow_mut().fenced();
         self.carry_out_all(world, asked);
+        self.origin.borrow_mut().fenced(assert & MPI_MODE_NOSUCCEED as Int == 0);
         Ok(())
     }
 
@@ -33,34 +34,29 @@ impl Window {
         let origins = self.ranks(world, group)?;
         let asked = self.target.borrow_mut().post(&origins);
         self.carry_out_all(world, asked);
-        self.origin.borrow_mut().exposed.clone_from(&origins);
+        self.origin.borrow_mut().expose(origins.clone());
         origins.into_iter().try_for_each(|origin| self.say(world, origin, Word::Posted, &[]))
     }
 
     fn start(&self, world: W, group: MPI_Group) -> Res {
         let targets = self.ranks(world, group)?;
-        world.wait_until(|| {
-            let origin = self.origin.borrow();
-            targets.iter().all(|target| origin.posted[*target] > origin.starts[*target])
-        });
-        let mut origin = self.origin.borrow_mut();
-        targets.iter().for_each(|target| origin.starts[*target] += 1);
-        origin.accessed = targets;
+        world.wait_until(|| self.origin.borrow().may_start(&targets));
+        self.origin.borrow_mut().start(targets);
         Ok(())
     }
 
     fn complete(&self, world: W) -> Res {
-        let targets = std::mem::take(&mut self.origin.borrow_mut().accessed);
+        let Some(targets) = self.origin.borrow_mut().complete() else { return fail(MPI_ERR_RMA_SYNC) };
         self.flush(world, |rank| targets.contains(&rank), false)?;
         targets.into_iter().try_for_each(|target| self.say(world, target, Word::Completed, &[]))
     }
 
     fn is_left(&self) -> bool {
-        self.target.borrow().are_complete(&self.origin.borrow().exposed)
+        self.target.borrow().are_complete(self.origin.borrow().exposed().unwrap_or_default())
     }
 
-    fn close(&self) {
-        self.origin.borrow_mut().exposed.clear();
+    fn check_exposed(&self) -> Res {
+        if self.origin.borrow().exposed().is_some() { Ok(()) } else { fail(MPI_ERR_RMA_SYNC) }
     }
 
     /// Whether all have completed: a yes or no that is kept, or repeated.
@@ -79,33 +75,59 @@ impl Window {
             }
         };
         if left {
-            self.close();
+            self.origin.borrow_mut().close();
         }
         left
     }
 
-    fn rank(&self, rank: Int) -> Res<usize> {
-        if (0..self.size() as Int).contains(&rank) { Ok(rank as usize) } else { fail(MPI_ERR_RANK) }
+    /// A rank of the window; none if there is nobody.
+    fn rank(&self, rank: Int) -> Res<Option<usize>> {
+        match rank {
+            MPI_PROC_NULL => Ok(None),
+            _ if (0..self.size() as Int).contains(&rank) => Ok(Some(rank as usize)),
+            _ => fail(MPI_ERR_RANK),
+        }
     }
 
-    fn lock(&self, world: W, alone: bool, ranks: impl Iterator<Item = usize>) -> Res {
-        let asked: Res<Vec<_>> =
-            ranks.map(|rank| self.ask(world, rank, None, |answer| Word::Lock { alone, answer }, &[])).collect();
-        let asked = asked?;
+    /// Takes the lock of a rank, or those of all.
+    fn lock(&self, world: W, alone: bool, rank: Option<usize>) -> Res {
+        if self.origin.borrow().holds(rank) {
+            return fail(MPI_ERR_RMA_SYNC);
+        }
+        let ranks = rank.map_or(0..self.size(), |rank| rank..rank + 1);
+        let asked = ranks.map(|rank| self.ask(world, rank, None, |answer| Word::Lock { alone, answer }, &[]));
+        let asked = asked.collect::<Res<Vec<_>>>()?;
         world.wait_until(|| asked.iter().all(|done| done.get()));
+        self.origin.borrow_mut().lock(rank, true);
         Ok(())
     }
 
-    fn unlock(&self, world: W, of: impl Fn(usize) -> bool) -> Res {
-        self.flush(world, &of, true)?;
-        (0..self.size()).filter(|rank| of(*rank)).try_for_each(|rank| self.say(world, rank, Word::Unlock, &[]))
+    fn unlock(&self, world: W, rank: Option<usize>) -> Res {
+        if !self.origin.borrow().holds(rank) {
+            return fail(MPI_ERR_RMA_SYNC);
+        }
+        let is_it = |other| rank.is_none_or(|rank| rank == other);
+        self.flush(world, is_it, true)?;
+        self.origin.borrow_mut().lock(rank, false);
+        (0..self.size()).filter(|rank| is_it(*rank)).try_for_each(|rank| self.say(world, rank, Word::Unlock, &[]))
+    }
+
+    /// Waits until all is done that was asked of a rank, or of all.
+    fn flushed(&self, world: W, rank: Option<usize>, remotely: bool) -> Res {
+        if !self.origin.borrow().may_flush(rank) {
+            return fail(MPI_ERR_RMA_SYNC);
+        }
+        self.flush(world, |other| rank.is_none_or(|rank| rank == other), remotely)
     }
 }
 
 export! {
-    fn MPI_Win_fence(assert: Int, win: MPI_Win) window win => |w, at| {
-        let _ = assert;
-        at.fence(w)
+    fn MPI_Win_fence(assert: Int, win: MPI_Win) => |w| match w.windows.find(win) {
+        Some(at) => told(win, at.fence(w, assert)),
+        None => {
+            w.windows.meet(w, win);
+            check(native().MPI_Win_fence(assert, win))
+        }
     };
     fn MPI_Win_post(group: MPI_Group, assert: Int, win: MPI_Win) => |w| match w.windows.find(win) {
         Some(at) => {
@@ -122,45 +144,48 @@ export! {
         None => natively(w, group, |group| native().MPI_Win_start(group, assert, win)),
     };
     fn MPI_Win_complete(win: MPI_Win) window win => |w, at| at.complete(w);
-    fn MPI_Win_wait(win: MPI_Win) window win => |w, at| {
-        w.wait_until(|| at.is_left());
-        at.close();
-        Ok(())
+    fn MPI_Win_wait(win: MPI_Win) => |w| match w.windows.find(win) {
+        Some(at) => told(win, at.check_exposed().map(|()| {
+            w.wait_until(|| at.is_left());
+            at.origin.borrow_mut().close();
+        })),
+        None => {
+            let (mut flag, mut code) = (0, MPI_SUCCESS);
+            w.wait_natively(|| {
+                code = native().MPI_Win_test(win, &mut flag);
+                flag != 0 || code != MPI_SUCCESS
+            });
+            check(code)
+        }
     };
     fn MPI_Win_test(win: MPI_Win, flag: *mut Int) window win => |w, at| {
+        at.check_exposed()?;
         put(flag, at.test(w).into());
         Ok(())
     };
     fn MPI_Win_lock(lock_type: Int, rank: Int, assert: Int, win: MPI_Win) window win => |w, at| {
         let _ = assert;
-        let rank = match at.rank(rank) {
-            Err(_) if rank == MPI_PROC_NULL => return Ok(()),
-            rank => rank?,
-        };
-        at.lock(w, lock_type == MPI_LOCK_EXCLUSIVE as Int, [rank].into_iter())
+        if lock_type != MPI_LOCK_EXCLUSIVE as Int && lock_type != MPI_LOCK_SHARED as Int {
+            return fail(MPI_ERR_LOCKTYPE);
+        }
+        at.rank(rank)?.map_or(Ok(()), |rank| at.lock(w, lock_type == MPI_LOCK_EXCLUSIVE as Int, Some(rank)))
     };
     fn MPI_Win_unlock(rank: Int, win: MPI_Win) window win => |w, at| {
-        let rank = match at.rank(rank) {
-            Err(_) if rank == MPI_PROC_NULL => return Ok(()),
-            rank => rank?,
-        };
-        at.unlock(w, |other| other == rank)
+        at.rank(rank)?.map_or(Ok(()), |rank| at.unlock(w, Some(rank)))
     };
     fn MPI_Win_lock_all(assert: Int, win: MPI_Win) window win => |w, at| {
         let _ = assert;
-        at.lock(w, false, 0..at.size())
+        at.lock(w, false, None)
     };
-    fn MPI_Win_unlock_all(win: MPI_Win) window win => |w, at| at.unlock(w, |_| true);
+    fn MPI_Win_unlock_all(win: MPI_Win) window win => |w, at| at.unlock(w, None);
     fn MPI_Win_flush(rank: Int, win: MPI_Win) window win => |w, at| {
-        let rank = at.rank(rank)?;
-        at.flush(w, |other| other == rank, true)
+        at.rank(rank)?.map_or(Ok(()), |rank| at.flushed(w, Some(rank), true))
     };
-    fn MPI_Win_flush_all(win: MPI_Win) window win => |w, at| at.flush(w, |_| true, true);
+    fn MPI_Win_flush_all(win: MPI_Win) window win => |w, at| at.flushed(w, None, true);
     fn MPI_Win_flush_local(rank: Int, win: MPI_Win) window win => |w, at| {
-        let rank = at.rank(rank)?;
-        at.flush(w, |other| other == rank, false)
+        at.rank(rank)?.map_or(Ok(()), |rank| at.flushed(w, Some(rank), false))
     };
-    fn MPI_Win_flush_local_all(win: MPI_Win) window win => |w, at| at.flush(w, |_| true, false);
+    fn MPI_Win_flush_local_all(win: MPI_Win) window win => |w, at| at.flushed(w, None, false);
     fn MPI_Win_sync(win: MPI_Win) window win => |w, at| {
         let _ = at;
         w.progress();

@@ -1,12 +1,12 @@
 //! Windows begin and end.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use super::{Origin, Window, key};
+use super::{Window, Windows, key};
 use crate::abi::*;
 use crate::border::*;
 use crate::collective::{self, W};
 use crate::communicator::Comm;
-use mpi_windows::Target;
+use mpi_windows::{Origin, Target};
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::rc::Rc;
@@ -50,17 +50,16 @@ fn make(world: W, at: &Rc<Comm>, win: *mut MPI_Win, native_part: impl FnOnce() -
         (of(rank, 1) > 0).then_some((bytes, i64::from(of(rank, 1))))
     };
     let ranks = at.size();
-    let (nothing, none) = (vec![0; ranks], vec![false; ranks]);
-    let origin = Origin { starts: nothing.clone(), posted: nothing, unanswered: none, ..Origin::default() };
     let window = Window {
         comm,
         base: own.base.cast(),
         parts: (0..ranks).map(part).collect(),
         target: RefCell::new(Target::new(ranks)),
-        origin: RefCell::new(origin),
+        origin: RefCell::new(Origin::new(ranks)),
+        answers: RefCell::default(),
         going: RefCell::default(),
     };
-    world.windows.0.borrow_mut().insert(key(take(win)), Rc::new(window));
+    world.windows.of_several.borrow_mut().insert(key(take(win)), Rc::new(window));
     Ok(())
 }
 
@@ -71,32 +70,81 @@ fn end(world: W, comm: &Comm) {
     native().MPI_Comm_free(&mut { comm.handle });
 }
 
+impl Windows {
+    /// All ranks of a native window come, so that none of them waits in a native call for one who is kept up by another group.
+    pub(super) fn meet(&self, world: W, win: MPI_Win) {
+        let of = self.of_one.borrow().get(&key(win)).copied();
+        of.into_iter().for_each(|comm| collective::meet(world, comm));
+    }
+}
+
+/// Makes a window of this group's ranks, which is native.
+fn make_native(world: W, comm: MPI_Comm, win: *mut MPI_Win, native_window: impl FnOnce() -> Int) -> Res {
+    collective::meet(world, comm);
+    check(native_window())?;
+    if comm != handles().own {
+        world.windows.of_one.borrow_mut().insert(key(take(win)), crate::create::engine(comm));
+    }
+    Ok(())
+}
+
+fn check_size(size: MPI_Aint, unit: Int) -> Res {
+    match (size, unit) {
+        (..0, _) => fail(MPI_ERR_SIZE),
+        (_, ..=0) => fail(MPI_ERR_DISP),
+        _ => Ok(()),
+    }
+}
+
 export! {
-    fn MPI_Win_create(base: *mut c_void, size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) for comm => |w, at| {
+    fn MPI_Win_create(base: *mut c_void, size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) => |w| {
+        let Some(at) = w.find(comm) else {
+            return make_native(w, comm, win, || native().MPI_Win_create(base, size, disp_unit, info, comm, win));
+        };
+        check_size(size, disp_unit)?;
         make(w, &at, win, || {
             let code = native().MPI_Win_create(base, size, disp_unit, info, handles().own, win);
             (code, Own { base, part: Some((size, disp_unit)) })
         })
     };
-    fn MPI_Win_allocate(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) for comm => |w, at| {
+    fn MPI_Win_allocate(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) => |w| {
+        let Some(at) = w.find(comm) else {
+            return make_native(w, comm, win, || native().MPI_Win_allocate(size, disp_unit, info, comm, baseptr, win));
+        };
+        check_size(size, disp_unit)?;
         make(w, &at, win, || {
             let code = native().MPI_Win_allocate(size, disp_unit, info, handles().own, baseptr, win);
             let base = if code == MPI_SUCCESS { take(baseptr.cast::<*mut c_void>()) } else { std::ptr::null_mut() };
             (code, Own { base, part: Some((size, disp_unit)) })
         })
     };
-    fn MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) for comm => |w, at| {
+    fn MPI_Win_allocate_shared(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) => |w| {
+        if w.find(comm).is_some() {
+            return refuse("MPI_Win_allocate_shared", "split by MPI_COMM_TYPE_SHARED first");
+        }
+        make_native(w, comm, win, || native().MPI_Win_allocate_shared(size, disp_unit, info, comm, baseptr, win))
+    };
+    fn MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) => |w| {
+        let Some(at) = w.find(comm) else {
+            return make_native(w, comm, win, || native().MPI_Win_create_dynamic(info, comm, win));
+        };
         make(w, &at, win, || {
             let code = native().MPI_Win_create_dynamic(info, handles().own, win);
             (code, Own { base: std::ptr::null_mut(), part: None })
         })
     };
     fn MPI_Win_free(win: *mut MPI_Win) => |w| {
-        let Some(window) = w.windows.find(take(win)) else { return check(native().MPI_Win_free(win)) };
+        let Some(window) = w.windows.find(take(win)) else {
+            w.windows.meet(w, take(win));
+            if let Some(mut engine) = w.windows.of_one.borrow_mut().remove(&key(take(win))) {
+                native().MPI_Comm_free(&mut engine);
+            }
+            return check(native().MPI_Win_free(win));
+        };
         window.flush(w, |_| true, true)?;
         w.carry_out(collective::barrier(w, window.comm.clone()))?;
         w.wait_until(|| window.going.borrow().is_empty());
-        w.windows.0.borrow_mut().remove(&key(take(win)));
+        w.windows.of_several.borrow_mut().remove(&key(take(win)));
         end(w, &window.comm);
         check(native().MPI_Win_free(win))
     };

@@ -13,11 +13,12 @@ use crate::abi::*;
 use crate::border::*;
 use crate::communicator::{Comm, Lane};
 use crate::datatype::{Held, Part, Scratch};
-use crate::transport::{DATA, Envelope};
 use crate::world::{self, World};
+use mpi_relay::Envelope;
+use mpi_relay::transport::DATA;
 use mpi_windows::letter::Combine;
 use mpi_windows::lock::Asker;
-use mpi_windows::{Letter, Run, Stage, Target, Word};
+use mpi_windows::{Letter, Origin, Run, Stage, Target, Word};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -32,21 +33,11 @@ struct Wanted {
     done: Rc<Cell<bool>>,
 }
 
-/// What this rank does to others' memory.
+/// Answers that this rank waits for.
 #[derive(Default)]
-struct Origin {
-    /// How often it has begun to access each rank's memory.
-    starts: Vec<u32>,
-    /// How often each rank has opened its memory to this one.
-    posted: Vec<u32>,
-    /// Ranks that have been asked for what they do not answer by themselves.
-    unanswered: Vec<bool>,
+struct Answers {
     wanted: HashMap<u32, Wanted>,
-    answers: u32,
-    /// Ranks whose memory it accesses by `MPI_Win_start`.
-    accessed: Vec<usize>,
-    /// Ranks to which it has opened its own by `MPI_Win_post`.
-    exposed: Vec<usize>,
+    last: u32,
 }
 
 /// A window of several groups.
@@ -59,13 +50,18 @@ pub struct Window {
     parts: Vec<Option<(u64, i64)>>,
     target: RefCell<Target>,
     origin: RefCell<Origin>,
+    answers: RefCell<Answers>,
     /// Words to ranks of this group that are under way.
     going: RefCell<Vec<(MPI_Request, Vec<u8>)>>,
 }
 
-/// Windows of several groups, by their handle.
+/// Windows, by their handle.
 #[derive(Default)]
-pub struct Windows(RefCell<HashMap<usize, Rc<Window>>>);
+pub struct Windows {
+    of_several: RefCell<HashMap<usize, Rc<Window>>>,
+    /// Of native windows of this group: a communicator of their ranks.
+    of_one: RefCell<HashMap<usize, MPI_Comm>>,
+}
 
 #[allow(clippy::unnecessary_cast, reason = "a handle is a number or an address")]
 fn key(window: MPI_Win) -> usize {
@@ -86,15 +82,15 @@ pub fn told(window: MPI_Win, end: Res) -> Res {
 impl Windows {
     /// The window under a handle, if it is of several groups.
     pub fn find(&self, window: MPI_Win) -> Option<Rc<Window>> {
-        self.0.borrow().get(&key(window)).cloned()
+        self.of_several.borrow().get(&key(window)).cloned()
     }
 
     /// Carries out what others have asked.
     pub fn serve(&self, world: &World) {
-        if self.0.borrow().is_empty() {
+        if self.of_several.borrow().is_empty() {
             return;
         }
-        let all: Vec<Rc<Window>> = self.0.borrow().values().cloned().collect();
+        let all: Vec<Rc<Window>> = self.of_several.borrow().values().cloned().collect();
         all.iter().for_each(|window| window.serve(world));
     }
 }
@@ -132,7 +128,7 @@ impl Window {
 
     /// Says something to a rank, itself too.
     fn say(&self, world: &World, to: usize, word: Word, bytes: &[u8]) -> Res {
-        let stage = Stage { fences: self.target.borrow().fences(), starts: self.origin.borrow().starts[to] };
+        let stage = Stage { fences: self.target.borrow().fences(), starts: self.origin.borrow().starts(to) };
         let letter = Letter { stage, word }.encode(bytes);
         let comm = &self.comm;
         if to == comm.rank {
@@ -167,14 +163,14 @@ impl Window {
         };
         match letter.word {
             Word::Answer(answer) => self.answered(answer, bytes),
-            Word::Posted => self.origin.borrow_mut().posted[from] += 1,
+            Word::Posted => self.origin.borrow_mut().is_posted(from),
             _ if self.target.borrow().is_due(from, letter.stage) => self.carry_out(world, from, letter.word, bytes),
             _ => self.target.borrow_mut().keep(from, letter, bytes),
         }
     }
 
     fn answered(&self, answer: u32, bytes: &[u8]) {
-        let Some(wanted) = self.origin.borrow_mut().wanted.remove(&answer) else { return };
+        let Some(wanted) = self.answers.borrow_mut().wanted.remove(&answer) else { return };
         if let Some((part, held)) = wanted.into {
             Part { datatype: held.get(), ..part }.fill(bytes);
         }
@@ -263,10 +259,10 @@ impl Window {
     ) -> Res<Rc<Cell<bool>>> {
         let done = Rc::new(Cell::new(false));
         let answer = {
-            let mut origin = self.origin.borrow_mut();
-            origin.answers = origin.answers.wrapping_add(1);
-            let answer = origin.answers;
-            origin.wanted.insert(answer, Wanted { rank, into, done: done.clone() });
+            let mut answers = self.answers.borrow_mut();
+            answers.last = answers.last.wrapping_add(1);
+            let answer = answers.last;
+            answers.wanted.insert(answer, Wanted { rank, into, done: done.clone() });
             answer
         };
         self.say(world, rank, word(answer), bytes)?;
@@ -275,17 +271,11 @@ impl Window {
 
     /// Waits until nothing that was asked of these ranks is open; with `remotely`, until all is done there.
     fn flush(&self, world: &World, ranks: impl Fn(usize) -> bool, remotely: bool) -> Res {
-        let unanswered: Vec<usize> = {
-            let mut origin = self.origin.borrow_mut();
-            let open = (0..origin.unanswered.len()).filter(|rank| remotely && ranks(*rank));
-            let open: Vec<usize> = open.filter(|rank| origin.unanswered[*rank]).collect();
-            open.iter().for_each(|rank| origin.unanswered[*rank] = false);
-            open
-        };
+        let unanswered = self.origin.borrow_mut().to_ask(|rank| remotely && ranks(rank));
         for rank in unanswered {
             self.ask(world, rank, None, |answer| Word::Flush { answer }, &[])?;
         }
-        world.wait_until(|| !self.origin.borrow().wanted.values().any(|wanted| ranks(wanted.rank)));
+        world.wait_until(|| !self.answers.borrow().wanted.values().any(|wanted| ranks(wanted.rank)));
         Ok(())
     }
 

@@ -1,0 +1,72 @@
+//! Whether this node has the folders in which a program worked. That one of its file systems is not mounted here, or that it cannot be
+//! entered for now, is no fault of a checkpoint, which stays as good as it was.
+
+use super::Frozen;
+use openfiles::held::is_lost;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What this node lacks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lacking {
+    /// A file system is not mounted.
+    #[error("{} is not mounted on this node", .0.display())]
+    Mount(PathBuf),
+    /// A folder or file cannot be reached.
+    #[error("{}: {reason}", path.display())]
+    Reach {
+        /// Which.
+        path: PathBuf,
+        /// What the file system says.
+        reason: String,
+    },
+}
+
+/// Where file systems are mounted below `/`, as this process sees it.
+fn mounts() -> BTreeSet<PathBuf> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let point = |line: &str| Some(PathBuf::from(line.split(' ').nth(4)?.replace("\\040", " ")));
+    table.lines().filter_map(point).filter(|point| point != Path::new("/")).collect()
+}
+
+/// The mounts below which these are; not those that a node has for itself.
+pub(crate) fn mounts_of<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> BTreeSet<PathBuf> {
+    let mounts = mounts();
+    let nearest = |path: &PathBuf| path.ancestors().find(|above| mounts.contains(*above)).map(Path::to_path_buf);
+    paths.filter(|path| !is_lost(path)).filter_map(nearest).filter(|mount| !is_lost(mount)).collect()
+}
+
+/// Looks whether all that a program worked with can be reached.
+///
+/// # Errors
+/// What is lacking.
+pub(crate) fn look(frozen: &Frozen) -> Result<(), Lacking> {
+    // A look into it has an automounter mount it.
+    frozen.mounts.iter().for_each(|mount| drop(fs::metadata(mount.join("."))));
+    let now = if frozen.mounts.is_empty() { BTreeSet::new() } else { mounts() };
+    if let Some(missing) = frozen.mounts.iter().find(|mount| !now.contains(*mount)) {
+        return Err(Lacking::Mount(missing.clone()));
+    }
+    let files = frozen.written.iter().map(|f| &f.path).chain(frozen.read.iter().map(|f| &f.path)).cloned();
+    let places = frozen.folders.iter().map(|folder| folder.join(".")).chain(files);
+    for path in places.filter(|path| !is_lost(path)) {
+        match fs::metadata(&path) {
+            // What was removed may be put back.
+            Err(e) if !matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Err(Lacking::Reach { path, reason: e.to_string() });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The same for the checkpoint in a folder. One that cannot be read is not judged here.
+///
+/// # Errors
+/// What is lacking.
+pub fn look_for(checkpoint: &Path) -> Result<(), Lacking> {
+    super::read(checkpoint).map_or(Ok(()), |frozen| look(&frozen))
+}
