@@ -1,6 +1,11 @@
 //! The memory that a call of MPI names, as its caller's contract with MPI says that it is.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
+#![allow(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "addresses are the program's, which answers for them as to MPI itself"
+)]
+
 /// The program's array of `count` values.
 #[must_use]
 pub fn slice<'a, T>(at: *const T, count: i32) -> &'a [T] {
