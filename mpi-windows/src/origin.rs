@@ -1,6 +1,8 @@
 //! What a rank may do to others' memory, and what it waits for.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
+use std::collections::BTreeMap;
+
 /// A rank's way into the memory of the others.
 #[derive(Clone, Debug)]
 pub struct Origin {
@@ -10,10 +12,8 @@ pub struct Origin {
     posted: Vec<u32>,
     /// Ranks that were asked for what they do not answer by themselves.
     unanswered: Vec<bool>,
-    /// Ranks whose lock it holds.
-    locked: Vec<bool>,
-    /// Whether it holds those of all.
-    has_locked_all: bool,
+    /// Whose lock it holds, each or all of them, and whether it has asked for it.
+    locked: BTreeMap<Option<usize>, bool>,
     /// Whether a fence has let all in.
     is_fenced: bool,
     /// Ranks whose memory it accesses by `MPI_Win_start`.
@@ -30,8 +30,7 @@ impl Origin {
             starts: vec![0; ranks],
             posted: vec![0; ranks],
             unanswered: vec![false; ranks],
-            locked: vec![false; ranks],
-            has_locked_all: false,
+            locked: BTreeMap::new(),
             is_fenced: false,
             accessed: None,
             exposed: None,
@@ -87,27 +86,26 @@ impl Origin {
         self.is_fenced = follows;
     }
 
-    /// Holds or gives back the lock of a rank, or of all.
-    pub fn lock(&mut self, rank: Option<usize>, holds: bool) {
-        match rank {
-            Some(rank) => self.locked[rank] = holds,
-            None => self.has_locked_all = holds,
-        }
+    /// Holds the lock of a rank, or those of all; whether it has asked for it, or relies on nobody else's having it.
+    pub fn lock(&mut self, rank: Option<usize>, has_asked: bool) {
+        self.locked.insert(rank, has_asked);
+    }
+
+    /// Gives it back; whether it had asked for it. None if it holds none.
+    pub fn unlock(&mut self, rank: Option<usize>) -> Option<bool> {
+        self.locked.remove(&rank)
     }
 
     /// Whether it holds the lock of a rank, or those of all.
     #[must_use]
     pub fn holds(&self, rank: Option<usize>) -> bool {
-        match rank {
-            Some(rank) => self.locked[rank],
-            None => self.has_locked_all,
-        }
+        self.locked.contains_key(&rank)
     }
 
     /// Whether it holds some lock by which it may ask a rank, or somebody, to be done.
     #[must_use]
     pub fn may_flush(&self, rank: Option<usize>) -> bool {
-        self.has_locked_all || rank.map_or_else(|| self.locked.contains(&true), |rank| self.locked[rank])
+        self.holds(None) || rank.map_or(!self.locked.is_empty(), |rank| self.holds(Some(rank)))
     }
 
     /// Whether it may access a rank's memory now.
@@ -150,6 +148,7 @@ mod tests {
         assert_eq!((origin.complete(), origin.complete()), (Some(vec![1]), None));
         origin.lock(Some(2), true);
         assert!(origin.may_access(2) && !origin.may_access(1) && origin.may_flush(None) && !origin.holds(None));
+        assert_eq!((origin.unlock(None), origin.unlock(Some(2)), origin.unlock(Some(2))), (None, Some(true), None));
         origin.asks(2);
         assert_eq!(
             (origin.to_ask(|rank| rank == 1), origin.to_ask(|_| true), origin.to_ask(|_| true)),

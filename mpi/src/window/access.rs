@@ -72,8 +72,9 @@ impl Window {
         if operation == handles().no_op || !is_predefined(operation) {
             return fail(MPI_ERR_OP);
         }
-        let leaf = type_number(datatype::leaf(place.datatype)?);
-        Ok(Combine { operation: operation_number(operation), leaf })
+        // What is only written over may be of any type.
+        let leaf = if operation == handles().replace { Ok(handles().byte) } else { datatype::leaf(place.datatype) };
+        Ok(Combine { operation: operation_number(operation), leaf: type_number(leaf?) })
     }
 
     fn accumulate(&self, world: W, from: Part, place: &Place, operation: MPI_Op) -> Res<Begun> {

@@ -89,16 +89,17 @@ impl Window {
         }
     }
 
-    /// Takes the lock of a rank, or those of all.
-    fn lock(&self, world: W, alone: bool, rank: Option<usize>) -> Res {
+    /// Takes the lock of a rank, or those of all. Who says that nobody else wants it asks for none, as with the native libraries.
+    fn lock(&self, world: W, alone: bool, rank: Option<usize>, assert: Int) -> Res {
         if self.origin.borrow().holds(rank) {
             return fail(MPI_ERR_RMA_SYNC);
         }
-        let ranks = rank.map_or(0..self.size(), |rank| rank..rank + 1);
+        let asks = assert & MPI_MODE_NOCHECK as Int == 0;
+        let ranks = rank.map_or(0..self.size(), |rank| rank..rank + 1).filter(|_| asks);
         let asked = ranks.map(|rank| self.ask(world, rank, None, |answer| Word::Lock { alone, answer }, &[]));
         let asked = asked.collect::<Res<Vec<_>>>()?;
         world.wait_until(|| asked.iter().all(|done| done.get()));
-        self.origin.borrow_mut().lock(rank, true);
+        self.origin.borrow_mut().lock(rank, asks);
         Ok(())
     }
 
@@ -108,8 +109,10 @@ impl Window {
         }
         let is_it = |other| rank.is_none_or(|rank| rank == other);
         self.flush(world, is_it, true)?;
-        self.origin.borrow_mut().lock(rank, false);
-        (0..self.size()).filter(|rank| is_it(*rank)).try_for_each(|rank| self.say(world, rank, Word::Unlock, &[]))
+        let has_asked = self.origin.borrow_mut().unlock(rank) == Some(true);
+        (0..self.size())
+            .filter(|rank| has_asked && is_it(*rank))
+            .try_for_each(|rank| self.say(world, rank, Word::Unlock, &[]))
     }
 
     /// Waits until all is done that was asked of a rank, or of all.
@@ -164,19 +167,15 @@ export! {
         Ok(())
     };
     fn MPI_Win_lock(lock_type: Int, rank: Int, assert: Int, win: MPI_Win) window win => |w, at| {
-        let _ = assert;
         if lock_type != MPI_LOCK_EXCLUSIVE as Int && lock_type != MPI_LOCK_SHARED as Int {
             return fail(MPI_ERR_LOCKTYPE);
         }
-        at.rank(rank)?.map_or(Ok(()), |rank| at.lock(w, lock_type == MPI_LOCK_EXCLUSIVE as Int, Some(rank)))
+        at.rank(rank)?.map_or(Ok(()), |rank| at.lock(w, lock_type == MPI_LOCK_EXCLUSIVE as Int, Some(rank), assert))
     };
     fn MPI_Win_unlock(rank: Int, win: MPI_Win) window win => |w, at| {
         at.rank(rank)?.map_or(Ok(()), |rank| at.unlock(w, Some(rank)))
     };
-    fn MPI_Win_lock_all(assert: Int, win: MPI_Win) window win => |w, at| {
-        let _ = assert;
-        at.lock(w, false, None)
-    };
+    fn MPI_Win_lock_all(assert: Int, win: MPI_Win) window win => |w, at| at.lock(w, false, None, assert);
     fn MPI_Win_unlock_all(win: MPI_Win) window win => |w, at| at.unlock(w, None);
     fn MPI_Win_flush(rank: Int, win: MPI_Win) window win => |w, at| {
         at.rank(rank)?.map_or(Ok(()), |rank| at.flushed(w, Some(rank), true))
