@@ -13,6 +13,9 @@ use steps::script::Tree;
 /// Waits before the looks, s: what is seen in two that follow each other is there to stay. Then the first checkpoint shows it.
 const WAITS_S: [u64; 6] = [15, 15, 60, 15, 300, 15];
 
+/// What serves a dump within the sandbox of a program.
+const OURS: [&str; 2] = ["joulepoint", "criu"];
+
 /// What surely keeps CRIU from dumping a program.
 const SURE: [&str; 8] = ["gpu", "rdma", "tcp", "socket", "io_uring", "inotify", "sysv_shm", "namespace"];
 
@@ -44,7 +47,8 @@ impl Looks {
                 if !one.is_current() || script == 0 {
                     return;
                 }
-                let pids: Vec<i32> = processes::below(script).into_iter().map(|p| p.pid).collect();
+                let theirs = processes::below(script).into_iter().filter(|p| !OURS.contains(&p.name.as_str()));
+                let pids: Vec<i32> = theirs.map(|p| p.pid).collect();
                 let now = seen(look(Path::new("/proc"), &pids, dumps_removed));
                 if let Some(reason) = lasting(&before, &now) {
                     return post.tell_of(&one, Happening::Hindered(reason));

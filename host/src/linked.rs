@@ -231,14 +231,33 @@ pub fn read(argv: &[String], folder: &Path) -> Script {
             let code: Vec<&str> = script.lines().filter(|l| !l.trim_start().starts_with('#')).collect();
             words.extend(code.iter().flat_map(|line| line.split_whitespace()).map(|word| variables.word(word)));
             let interpreter = script.strip_prefix("#!").and_then(|rest| rest.lines().next());
-            if interpreter.map_or(by_shell, |line| line.split_whitespace().any(is_shell)) {
-                all.shell.push(code.join("\n"));
+            match interpreter.map_or(by_shell, |line| line.split_whitespace().any(is_shell)) {
+                true => all.shell.push(code.join("\n")),
+                // Other languages name what they start in quotes: `run(['srun','-n1','./app'])`.
+                false => {
+                    let quoted = code.iter().flat_map(|line| quoted(line)).flat_map(str::split_whitespace);
+                    words.extend(quoted.map(|word| variables.word(word)));
+                }
             }
             seen.insert(path);
         }
         at += 1;
     }
     all
+}
+
+/// What stands in quotes in a line.
+fn quoted(line: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = line;
+    while let Some(begin) = rest.find(['\'', '"']) {
+        let quote = if rest[begin..].starts_with('"') { '"' } else { '\'' };
+        let inside = &rest[begin + 1..];
+        let Some(end) = inside.find(quote) else { break };
+        found.push(&inside[..end]);
+        rest = &inside[end + 1..];
+    }
+    found
 }
 
 /// Longest value of a variable that is kept, bytes: the longest path.
@@ -289,6 +308,19 @@ pub fn program(word: &str, folder: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_script_of_another_language_names_what_it_starts_in_quotes() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "#!/usr/bin/env python3\n# 'ssh'\nimport subprocess\nsubprocess.run(['srun','-n1',\"./app\"])\n";
+        std::fs::write(dir.path().join("job.py"), script).unwrap();
+        let words = words(&["job.py".to_string()], dir.path());
+        for word in ["srun", "-n1", "./app"] {
+            assert!(words.iter().any(|w| w == word), "{word}: {words:?}");
+        }
+        assert!(!words.iter().any(|w| w == "ssh"));
+        assert_eq!(quoted("it's \"a b\" and 'c"), ["s \"a b\" and "], "what it is not is harmless");
+    }
 
     #[test]
     fn the_libraries_of_a_scripts_programs_are_found() {

@@ -206,8 +206,9 @@ impl World {
     fn turn(&self, pace: Pace) {
         let turns = self.progress.idle.get().saturating_add(1);
         self.progress.idle.set(turns);
-        // What is native may be there within a microsecond: it is not kept waiting by a look.
-        let looks = turns % pace as u32 == if pace == Pace::Native { 0 } else { 1 };
+        // What is native may be there within a microsecond: it is not kept waiting by a look, but for others' words of windows.
+        let pace = if self.windows.are_open() { Pace::Transport } else { pace };
+        let looks = turns > PATIENCE || turns % pace as u32 == if pace == Pace::Native { 0 } else { 1 };
         if looks {
             self.progress();
             if pace == Pace::Transport {

@@ -39,7 +39,7 @@ impl Window {
         if rank == MPI_PROC_NULL {
             return Ok(None);
         }
-        if !(0..self.size() as Int).contains(&rank) {
+        if !(0..self.comm.size() as Int).contains(&rank) {
             return fail(MPI_ERR_RANK);
         }
         check_part(&Part::new(std::ptr::null(), count, datatype))?;

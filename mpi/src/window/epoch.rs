@@ -84,7 +84,7 @@ impl Window {
     fn rank(&self, rank: Int) -> Res<Option<usize>> {
         match rank {
             MPI_PROC_NULL => Ok(None),
-            _ if (0..self.size() as Int).contains(&rank) => Ok(Some(rank as usize)),
+            _ if (0..self.comm.size() as Int).contains(&rank) => Ok(Some(rank as usize)),
             _ => fail(MPI_ERR_RANK),
         }
     }
@@ -95,7 +95,7 @@ impl Window {
             return fail(MPI_ERR_RMA_SYNC);
         }
         let asks = assert & MPI_MODE_NOCHECK as Int == 0;
-        let ranks = rank.map_or(0..self.size(), |rank| rank..rank + 1).filter(|_| asks);
+        let ranks = rank.map_or(0..self.comm.size(), |rank| rank..rank + 1).filter(|_| asks);
         let asked = ranks.map(|rank| self.ask(world, rank, None, |answer| Word::Lock { alone, answer }, &[]));
         let asked = asked.collect::<Res<Vec<_>>>()?;
         world.wait_until(|| asked.iter().all(|done| done.get()));
@@ -110,7 +110,7 @@ impl Window {
         let is_it = |other| rank.is_none_or(|rank| rank == other);
         self.flush(world, is_it, true)?;
         let has_asked = self.origin.borrow_mut().unlock(rank) == Some(true);
-        (0..self.size())
+        (0..self.comm.size())
             .filter(|rank| has_asked && is_it(*rank))
             .try_for_each(|rank| self.say(world, rank, Word::Unlock, &[]))
     }

@@ -85,9 +85,14 @@ impl Windows {
         self.of_several.borrow().get(&key(window)).cloned()
     }
 
+    /// Whether there is a window of several groups.
+    pub fn are_open(&self) -> bool {
+        !self.of_several.borrow().is_empty()
+    }
+
     /// Carries out what others have asked.
     pub fn serve(&self, world: &World) {
-        if self.of_several.borrow().is_empty() {
+        if !self.are_open() {
             return;
         }
         let all: Vec<Rc<Window>> = self.of_several.borrow().values().cloned().collect();
@@ -277,9 +282,5 @@ impl Window {
         }
         world.wait_until(|| !self.answers.borrow().wanted.values().any(|wanted| ranks(wanted.rank)));
         Ok(())
-    }
-
-    fn size(&self) -> usize {
-        self.comm.size()
     }
 }

@@ -28,8 +28,8 @@ const MOST_WRAPPER_DEATHS: u32 = 3;
 /// What our reasons for setting a node down begin with.
 const OURS: &str = "joulepoint:";
 
-/// What stands before the reason for which a node was drained before its death.
-const DRAINED: &str = "drained before: ";
+/// What stands before the reason that a node had before its death.
+const BEFORE: &str = "before: ";
 
 /// The flag of a node on which no job is to begin.
 const DRAIN: &str = "DRAIN";
@@ -270,10 +270,13 @@ impl Acts {
             return Ok(());
         }
         *room -= 1;
-        // Slurm keeps one reason: why it was drained is not to be lost.
-        let drained = known.has_flag(DRAIN) && !known.reason.is_empty();
-        let first = known.reason.rsplit(DRAINED).next().unwrap_or_default();
-        let before = if drained { format!("; {DRAINED}{first}") } else { String::new() };
+        // Slurm keeps one reason: what an operator has said of the node is not to be lost.
+        let first = known.reason.rsplit(BEFORE).next().unwrap_or_default();
+        let before = match known.has_flag(DRAIN) {
+            _ if first.is_empty() || first.starts_with(OURS) => String::new(),
+            true => format!("; drained {BEFORE}{first}"),
+            false => format!("; said {BEFORE}{first}"),
+        };
         let reason = format!("{OURS} reached by nobody{before}");
         tracing::warn!(node, jobs = ?jobs.iter().map(|j| j.job).collect::<Vec<_>>(), "a dead node is set down");
         audit::note(By::Service, Act::NodeDown, (0, node), &reason, self.slurm.node_down(node, &reason))?;
