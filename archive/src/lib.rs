@@ -340,7 +340,11 @@ impl<'a> Sparse<'a> {
         // A storage that knows no holes says so, or tells one at the end.
         let begin = match seek(libc::SEEK_DATA, self.at) {
             Some(begin) => begin,
-            None if io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) => self.bytes,
+            None if io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) => {
+                // It may have been cut meanwhile.
+                self.bytes = self.file.metadata().map_or(self.at, |found| found.len());
+                self.bytes
+            }
             None => self.at,
         };
         let end = seek(libc::SEEK_HOLE, begin).filter(|end| *end > begin).unwrap_or(self.bytes);

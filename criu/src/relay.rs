@@ -149,7 +149,9 @@ impl Relay {
 
     /// Adds to what the target is to take.
     fn emit(&mut self, text: &[u8]) {
+        // One that is longer than all that may wait is taken, if nothing waits.
         if self.waiting.len() + text.len() <= WAITING_BYTES.max(text.len()) {
+            self.is_lost = false;
             self.waiting.extend(text);
             return self.push();
         }
@@ -192,7 +194,7 @@ impl Relay {
 
     /// Has the target take this before all else: an earlier relay could not pass it on.
     pub fn goes_on_with(&mut self, waiting: &[u8]) {
-        self.waiting.extend(waiting);
+        self.waiting = waiting.to_vec();
         self.push();
     }
 
@@ -261,6 +263,7 @@ impl Relay {
     pub fn go_back(&mut self, bytes: u64) -> io::Result<()> {
         self.held.clear();
         self.waiting.clear();
+        self.late.clear();
         if self.kept_bytes().is_some_and(|now| now > bytes) {
             let path = fs::read_link(format!("/proc/self/fd/{}", self.to.as_raw_fd()))?;
             if by_size::may_be_shared(&path) {

@@ -23,6 +23,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -199,6 +200,20 @@ impl Criu {
     }
 }
 
+/// Longest wait for what is looked up of a checkpoint's files before a restore.
+const LOOK_LIMIT: Duration = Duration::from_secs(60);
+
+/// Looks in time whether this node has what a checkpoint needs. A storage that hangs is not waited for any longer.
+fn within_limit(folder: &Path) -> Result<(), Unprepared> {
+    let (tell, told) = mpsc::channel();
+    let of = folder.to_path_buf();
+    threads::start(move || tell.send(place::look_for(&of)));
+    match told.recv_timeout(LOOK_LIMIT) {
+        Ok(looked) => looked.map_err(|lacking| Unprepared::Storage(lacking.to_string())),
+        Err(_) => Err(Unprepared::Storage("the storage of its files does not answer".to_string())),
+    }
+}
+
 impl Engine for Criu {
     fn name(&self) -> &str {
         "criu"
@@ -213,7 +228,7 @@ impl Engine for Criu {
         if let Some(manifest) = from {
             is_own(&self.run)?;
             let folder = self.checkpoints.path(manifest.number);
-            place::look_for(&folder).map_err(|lacking| Unprepared::Storage(lacking.to_string()))?;
+            within_limit(&folder)?;
             environment.push((RESTORE.to_string(), folder.to_string_lossy().into_owned()));
             let (one, post, run) = (self.starts.begin(), self.post.clone(), self.run.clone());
             threads::start(move || {

@@ -254,7 +254,11 @@ fn quoted(line: &str) -> Vec<&str> {
         let quote = if rest[begin..].starts_with('"') { '"' } else { '\'' };
         let inside = &rest[begin + 1..];
         let Some(end) = inside.find(quote) else { break };
-        found.push(&inside[..end]);
+        let before = rest[..begin].trim_end();
+        // What is compared, or one of many words, starts nothing.
+        if before.ends_with(['(', '[', ',']) || before.ends_with('=') && !before.ends_with("==") {
+            found.push(&inside[..end]);
+        }
         rest = &inside[end + 1..];
     }
     found
@@ -319,7 +323,7 @@ mod tests {
             assert!(words.iter().any(|w| w == word), "{word}: {words:?}");
         }
         assert!(!words.iter().any(|w| w == "ssh"));
-        assert_eq!(quoted("it's \"a b\" and 'c"), ["s \"a b\" and "], "what it is not is harmless");
+        assert_eq!(quoted("run('a b'); x == 'c'; y = \"d\"; 'e"), ["a b", "d"]);
     }
 
     #[test]

@@ -89,9 +89,11 @@ pub enum Kind {
     Forget,
     /// In a log only: what follows `number` on this channel, up to here, is void.
     Cut,
+    /// MPI rank to relay: what it does depends on when messages come, so that it would not send the same again.
+    Varies,
 }
 
-const KINDS: [Kind; 32] = [
+const KINDS: [Kind; 33] = [
     Kind::Open,
     Kind::Opened,
     Kind::Join,
@@ -124,6 +126,7 @@ const KINDS: [Kind; 32] = [
     Kind::Prints,
     Kind::Forget,
     Kind::Cut,
+    Kind::Varies,
 ];
 
 /// The head of a frame.

@@ -116,6 +116,16 @@ impl Client {
         }
     }
 
+    /// What this rank does depends on when messages come: restored alone, it would not send the same again.
+    ///
+    /// # Errors
+    /// What the relay says.
+    pub fn varies(&self) -> Result<(), Error> {
+        let mut state = self.lock()?;
+        state.vary();
+        self.write_out(state).map(drop)
+    }
+
     /// Keeps an outcome: durable before any later message of this group leaves it.
     ///
     /// # Errors

@@ -100,6 +100,7 @@ impl Relay {
             full_permille: log_bytes.saturating_mul(1000) / self.limit_bytes.max(1),
             waited_s: (self.waited + self.full.map(|since| since.elapsed()).unwrap_or_default()).as_secs_f64(),
             differences: self.heart.differences.clone(),
+            varies: self.varies,
             uncompared: self.heart.uncompared(),
             lost_messages: self.heart.losses.clone(),
             outcomes_waiting: self.heart.outcomes.recorded() - self.heart.outcomes.durable(),

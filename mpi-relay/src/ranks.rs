@@ -181,6 +181,7 @@ impl Relay {
                 }
                 self.heart.finish(place, progress);
             }
+            Kind::Varies if joined => self.varies = true,
             Kind::Abort => {
                 let rank = self.heart.layout().ranks(self.group)[place];
                 self.heart.abort(rank, header.tag);
@@ -209,9 +210,10 @@ impl Relay {
         for (place, ends) in self.ends.iter_mut().enumerate() {
             // What it need not hold is not dumped with it.
             ends.tell_kept(self.heart.kept(place), 0);
+            let logged = ends.told.frames;
             let Some(link) = &mut ends.questions else { continue };
             if !std::mem::replace(&mut ends.asked, true) {
-                link.push(Frame::number(Kind::Rest, 0));
+                link.push(Frame::number(Kind::Rest, logged));
             }
             // One that has closed is noticed when it is read.
             let _ = link.flush();

@@ -73,6 +73,8 @@ pub struct Relay {
     pub(crate) ending: bool,
     pub(crate) connections: u64,
     pub(crate) joined_s: f64,
+    /// A rank has said that what it does depends on when messages come.
+    pub(crate) varies: bool,
     pub(crate) limit_bytes: u64,
     /// Since when the log has been full, and how long it was before.
     pub(crate) full: Option<Instant>,
@@ -154,6 +156,7 @@ impl Relay {
             ending: false,
             connections: 0,
             joined_s: mlog::relay::now_s(),
+            varies: false,
             limit_bytes: config.limit_bytes,
             full: None,
             waited: Duration::ZERO,

@@ -20,6 +20,9 @@ pub struct Status {
     pub waited_s: f64,
     /// Differences found when messages were sent again: all groups are to go back.
     pub differences: Vec<Difference>,
+    /// A rank has said that what it does depends on when messages come: no group can go back alone.
+    #[serde(default)]
+    pub varies: bool,
     /// Messages that were sent again while nothing was known of the first time: that they are the same is not proved.
     pub uncompared: u64,
     /// By rank: what is wanted and in no log.

@@ -33,6 +33,13 @@ pub trait Transport {
     fn record(&self, outcome: Outcome) -> Result<(), Error>;
     /// The next outcome that must be repeated after a restore.
     fn replayed(&self) -> Option<Outcome>;
+    /// What this rank does depends on when messages come: restored alone, it would not send the same again.
+    ///
+    /// # Errors
+    /// What is wrong with the way.
+    fn varies(&self) -> Result<(), Error> {
+        Ok(())
+    }
     /// Ends all ranks of all groups.
     fn abort(&self, code: i32);
     /// This rank needs the other groups no more.
@@ -61,6 +68,10 @@ impl Transport for Client {
 
     fn replayed(&self) -> Option<Outcome> {
         Client::replayed(self)
+    }
+
+    fn varies(&self) -> Result<(), Error> {
+        Client::varies(self)
     }
 
     fn abort(&self, code: i32) {

@@ -44,7 +44,7 @@ impl Origin {
     }
 
     /// A rank has opened its memory to this one.
-    pub fn is_posted(&mut self, from: usize) {
+    pub fn posted_by(&mut self, from: usize) {
         self.posted[from] += 1;
     }
 
@@ -102,6 +102,15 @@ impl Origin {
         self.locked.contains_key(&rank)
     }
 
+    /// Whether it may take the lock of a rank, or those of all: it would wait for itself for one that it holds.
+    #[must_use]
+    pub fn may_lock(&self, rank: Option<usize>) -> bool {
+        match rank {
+            Some(_) => !self.holds(rank) && !self.holds(None),
+            None => self.locked.is_empty(),
+        }
+    }
+
     /// Whether it holds some lock by which it may ask a rank, or somebody, to be done.
     #[must_use]
     pub fn may_flush(&self, rank: Option<usize>) -> bool {
@@ -116,13 +125,13 @@ impl Origin {
     }
 
     /// Asks a rank for what it does not answer by itself.
-    pub fn asks(&mut self, rank: usize) {
+    pub fn note_unanswered(&mut self, rank: usize) {
         self.unanswered[rank] = true;
     }
 
     /// Those of some ranks that have yet to say that all is done; they are asked now.
     #[must_use]
-    pub fn to_ask(&mut self, of: impl Fn(usize) -> bool) -> Vec<usize> {
+    pub fn take_unanswered(&mut self, of: impl Fn(usize) -> bool) -> Vec<usize> {
         let open: Vec<usize> = (0..self.unanswered.len()).filter(|rank| self.unanswered[*rank] && of(*rank)).collect();
         open.iter().for_each(|rank| self.unanswered[*rank] = false);
         open
@@ -141,17 +150,22 @@ mod tests {
         assert!(origin.may_access(1));
         origin.fenced(false);
         assert!(!origin.may_access(1) && !origin.may_start(&[1]));
-        origin.is_posted(1);
+        origin.posted_by(1);
         assert!(origin.may_start(&[1]));
         origin.start(vec![1]);
         assert!(origin.may_access(1) && !origin.may_access(2) && !origin.may_start(&[1]));
         assert_eq!((origin.complete(), origin.complete()), (Some(vec![1]), None));
         origin.lock(Some(2), true);
+        assert!(!origin.may_lock(Some(2)) && origin.may_lock(Some(1)) && !origin.may_lock(None));
         assert!(origin.may_access(2) && !origin.may_access(1) && origin.may_flush(None) && !origin.holds(None));
         assert_eq!((origin.unlock(None), origin.unlock(Some(2)), origin.unlock(Some(2))), (None, Some(true), None));
-        origin.asks(2);
+        origin.note_unanswered(2);
         assert_eq!(
-            (origin.to_ask(|rank| rank == 1), origin.to_ask(|_| true), origin.to_ask(|_| true)),
+            (
+                origin.take_unanswered(|rank| rank == 1),
+                origin.take_unanswered(|_| true),
+                origin.take_unanswered(|_| true)
+            ),
             (vec![], vec![2], vec![])
         );
     }

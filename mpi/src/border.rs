@@ -47,6 +47,17 @@ pub fn enter(name: &'static str, comm: Option<MPI_Comm>, call: impl FnOnce() -> 
     }
 }
 
+/// The end of a call on a communicator, whose handler of errors hears of what failed.
+pub fn told_by(comm: MPI_Comm, end: Res) -> Res {
+    match end {
+        Err(fault) if !fault.told => {
+            native().MPI_Comm_call_errhandler(comm, fault.code);
+            check(fault.code)
+        }
+        end => end,
+    }
+}
+
 /// Tells why a function is refused; the program's error handler hears of it.
 pub fn refuse<T>(function: &str, instead: &str) -> Res<T> {
     let rank = world::get().map_or(0, |world| world.rank);
@@ -110,7 +121,11 @@ macro_rules! border_function {
     (window $win:ident; $name:ident($($arg:ident: $type:ty),*) |$w:ident, $at:ident| $body:expr) => {
         border_function!(@names Int; $name($($arg: $type),*) {
             match crate::world::get().and_then(|world| Some((world, world.windows.find($win)?))) {
-                Some(($w, $at)) => crate::border::enter(stringify!($name), None, || crate::window::told($win, $body)),
+                Some(($w, $at)) => crate::border::enter(stringify!($name), None, || {
+                    // One that only polls its own memory serves the others, too.
+                    $w.progress();
+                    crate::window::told($win, $body)
+                }),
                 None => native().$name($($arg),*),
             }
         });

@@ -160,21 +160,27 @@ pub fn leaf(datatype: MPI_Datatype) -> Res<MPI_Datatype> {
     }
 }
 
+/// Longest element of which the bytes in a window are looked up: so much memory takes the look.
+const MOST_EXTENT_BYTES: usize = 1 << 30;
+
 /// The bytes of `count` elements, in the order in which they are packed; the first element begins at `at`.
-pub fn runs(count: Int, datatype: MPI_Datatype, at: i64) -> Vec<Run> {
+pub fn runs(count: Int, datatype: MPI_Datatype, at: i64) -> Res<Vec<Run>> {
     let (one, count) = (size(datatype), count.max(0) as usize);
     if lies_as_sent(datatype) {
-        return run::repeated(&[Run { at: 0, bytes: one * count as u64 }], 1, 0, at);
+        return Ok(run::repeated(&[Run { at: 0, bytes: one * count as u64 }], 1, 0, at));
     }
     let (mut lower, mut true_extent): (MPI_Aint, MPI_Aint) = (0, 0);
     native().MPI_Type_get_true_extent(datatype, &mut lower, &mut true_extent);
     let extent_bytes = true_extent as usize;
+    if extent_bytes > MOST_EXTENT_BYTES {
+        return fail(MPI_ERR_TYPE);
+    }
     let packed = |which| {
         let memory = run::pass(extent_bytes, which);
         Part::new(moved(memory.as_ptr().cast(), -(lower as isize)), 1, datatype).contents().into_owned()
     };
     let of_one = run::of_element(&(0..run::passes(extent_bytes)).map(packed).collect::<Vec<_>>(), lower as i64);
-    run::repeated(&of_one, count, extent(datatype) as i64, at)
+    Ok(run::repeated(&of_one, count, extent(datatype) as i64, at))
 }
 
 /// Whether it is one of MPI's own types.

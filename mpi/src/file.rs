@@ -120,14 +120,17 @@ together! {
 export! {
     fn MPI_File_open(comm: MPI_Comm, filename: *const c_char, amode: Int, info: MPI_Info, fh: *mut MPI_File) => |w| {
         if let Some(at) = w.find(comm) {
-            return open(w, &at, filename, amode, info, fh);
+            return told_by(comm, open(w, &at, filename, amode, info, fh));
         }
         collective::meet(w, comm);
-        check(natively(|| native().MPI_File_open(comm, filename, amode, info, fh)))?;
-        if comm != handles().own {
-            w.files.of_one.borrow_mut().insert(take(fh) as usize, crate::create::engine(comm));
+        let mut engine = (comm != handles().own).then(|| crate::create::engine(comm));
+        let code = natively(|| native().MPI_File_open(comm, filename, amode, info, fh));
+        match &mut engine {
+            Some(engine) if code == MPI_SUCCESS => drop(w.files.of_one.borrow_mut().insert(take(fh) as usize, *engine)),
+            Some(engine) => drop(check(native().MPI_Comm_free(engine))),
+            None => {}
         }
-        Ok(())
+        check(code)
     };
     fn MPI_File_close(fh: *mut MPI_File) => |w| {
         meet(w, take(fh))?;

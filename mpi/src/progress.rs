@@ -5,7 +5,7 @@ use crate::abi::*;
 use crate::border::Res;
 use crate::communicator::Message;
 use crate::operation::Operation;
-use crate::refused::fallback::{self, Guard, Inside};
+use crate::refused::fallback;
 use crate::world::{self, World};
 use mpi_relay::Envelope;
 use mpi_relay::transport::ACK;
@@ -16,6 +16,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use threads::{Guard, Inside};
 
 /// What is under way, and whether it is being looked at.
 #[derive(Default)]

@@ -51,9 +51,9 @@ pub struct World {
     pub progress: Progress,
     /// What came of calls that depend on time.
     pub outcomes: Outcomes,
-    /// Files that several groups have open.
+    /// Files that are open.
     pub files: Files,
-    /// Windows of several groups.
+    /// Windows.
     pub windows: Windows,
     /// The value of the attribute `MPI_UNIVERSE_SIZE`.
     pub universe: Box<Int>,
@@ -117,7 +117,9 @@ impl World {
     /// Forgets the communicator under a handle, which its owner has freed.
     pub fn forget(&self, handle: MPI_Comm) -> Option<Rc<Comm>> {
         self.thin.borrow_mut().remove(&handle);
-        self.comms.borrow_mut().remove(&handle)
+        let gone = self.comms.borrow_mut().remove(&handle)?;
+        self.contexts.borrow_mut().remove(&gone.context);
+        Some(gone)
     }
 
     /// Whether some of these ranks are in other groups.

@@ -3,6 +3,10 @@
 //! The limit counts all processes and threads of the user on the node, also those of a job's own program and of other
 //! jobs. `std::thread::spawn` panics where it is reached for a moment, which would end what protects the job.
 
+mod guard;
+
+pub use guard::{Guard, Inside};
+
 use std::io;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,7 +44,9 @@ fn patiently<'a, T: 'a, H>(
         };
         match begin(Box::new(taken)) {
             Ok(handle) => return handle,
-            Err(_) => std::thread::sleep(AGAIN),
+            // EAGAIN: a limit is reached.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(AGAIN),
+            Err(e) => panic!("no thread can be started: {e}"),
         }
     }
 }

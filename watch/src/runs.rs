@@ -255,6 +255,7 @@ impl Runs {
     /// Slurm's answer about a run's job, none if it does not know it; what is to be done.
     pub fn answered(&mut self, now_s: f64, run: &Run, job: Option<&Job>, nodes: &Nodes) -> Option<Action> {
         let memory = self.memory.entry(run.job).or_default();
+        memory.has_waited &= run.restart_count <= memory.life;
         (memory.asked_s, memory.life) = (Some(now_s), memory.life.max(run.restart_count));
         let doing = job.map(|j| j.doing);
         if memory.doing != doing {

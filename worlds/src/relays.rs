@@ -14,7 +14,7 @@ use slurm::Slurm;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -82,6 +82,8 @@ pub struct Relay {
     logged_s: f64,
     /// When the program joined of whose losses no more is told.
     heard_s: Arc<Mutex<f64>>,
+    /// It was told that the program depends on when messages come.
+    is_told: Arc<AtomicBool>,
     /// When the program before the newest one joined.
     before_s: f64,
     /// What was saved of a relay with a line, until this one has it, and goes on from there.
@@ -100,6 +102,8 @@ struct Losses {
     group: usize,
     status: PathBuf,
     heard_s: Arc<Mutex<f64>>,
+    /// It was told that the program depends on when messages come.
+    is_told: Arc<AtomicBool>,
 }
 
 impl Losses {
@@ -107,6 +111,9 @@ impl Losses {
     /// joined.
     fn news(&self) -> Option<News> {
         let status = Status::read(&self.status)?;
+        if status.varies && !self.is_told.swap(true, Ordering::SeqCst) {
+            return Some(News::Varies { group: self.group });
+        }
         let mut heard_s = self.heard_s.lock().unwrap_or_else(PoisonError::into_inner);
         if status.joined_s == *heard_s {
             return None;
@@ -137,6 +144,9 @@ struct Status {
     /// Messages that were sent again and were others than before; only relays of ranks know.
     #[serde(default)]
     differences: Vec<Difference>,
+    /// What ranks do depends on when messages come.
+    #[serde(default)]
+    varies: bool,
 }
 
 /// A rank has not repeated itself.
@@ -190,7 +200,12 @@ impl Steps {
     }
 
     fn losses(&self, group: usize) -> Losses {
-        Losses { group, status: self.status(group), heard_s: self.all[group].heard_s.clone() }
+        Losses {
+            group,
+            status: self.status(group),
+            heard_s: self.all[group].heard_s.clone(),
+            is_told: self.all[group].is_told.clone(),
+        }
     }
 
     /// Tells the driver that a program did not go back far enough.
@@ -479,7 +494,7 @@ mod tests {
     fn a_loss_is_told_once_for_each_join_and_not_after_the_program_starts_again() {
         let dir = tempfile::tempdir().unwrap();
         let status = dir.path().join("1.status.json");
-        let losses = Losses { group: 1, status: status.clone(), heard_s: Arc::default() };
+        let losses = Losses { group: 1, status: status.clone(), heard_s: Arc::default(), is_told: Arc::default() };
         let says = |joined_s: f64, from: usize| {
             let lost = format!("[{{\"from\": {from}, \"to\": 2, \"number\": 7}}]");
             let text = format!("{{\"logging_s\": 0.0, \"joined_s\": {joined_s}, \"lost\": {lost}}}");
@@ -496,5 +511,8 @@ mod tests {
         let text = r#"{"logging_s": 0.0, "joined_s": 50.0, "lost": [], "differences": [{"from": 3, "to": 0}]}"#;
         std::fs::write(&status, text).unwrap();
         assert_eq!((losses.news(), losses.news()), (Some(News::Differs { group: 1, from: 3, to: 0 }), None));
+        let text = r#"{"logging_s": 0.0, "joined_s": 50.0, "lost": [], "varies": true}"#;
+        std::fs::write(&status, text).unwrap();
+        assert_eq!((losses.news(), losses.news()), (Some(News::Varies { group: 1 }), None));
     }
 }

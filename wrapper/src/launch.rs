@@ -27,7 +27,7 @@ const THREADS: usize = 16;
 const ROOM_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why it does.
-const NO_ROOM: &str = "the limit of processes of this user (ulimit -u, counted over all jobs on the node) leaves no room for a \
+const NO_ROOM: &str = "the limit of processes (ulimit -u of this user, counted over all jobs on the node, or that of the job's cgroup) leaves no room for a \
                        checkpoint: raise it where sbatch is called, or ask your operators";
 
 /// Runs `argv` under the protection that `request` asks for; the exit code is the script's.

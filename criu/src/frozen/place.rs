@@ -31,7 +31,7 @@ fn mounts() -> BTreeSet<PathBuf> {
     table.lines().filter_map(point).filter(|point| point != Path::new("/")).collect()
 }
 
-/// The mounts below which these are; not those that a node has for itself.
+/// The mounts below which these are, but for those of folders that each node has for itself, such as `/tmp`.
 pub(crate) fn mounts_of<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> BTreeSet<PathBuf> {
     let mounts = mounts();
     let nearest = |path: &PathBuf| path.ancestors().find(|above| mounts.contains(*above)).map(Path::to_path_buf);
@@ -43,24 +43,23 @@ pub(crate) fn mounts_of<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> BTreeSe
 /// # Errors
 /// What is lacking.
 pub(crate) fn look(frozen: &Frozen) -> Result<(), Lacking> {
-    // A look into it has an automounter mount it.
-    frozen.mounts.iter().for_each(|mount| drop(fs::metadata(mount.join("."))));
-    let now = if frozen.mounts.is_empty() { BTreeSet::new() } else { mounts() };
-    if let Some(missing) = frozen.mounts.iter().find(|mount| !now.contains(*mount)) {
-        return Err(Lacking::Mount(missing.clone()));
-    }
     let files = frozen.written.iter().map(|f| &f.path).chain(frozen.read.iter().map(|f| &f.path)).cloned();
     let places = frozen.folders.iter().map(|folder| folder.join(".")).chain(files);
+    let mut removed = Vec::new();
     for path in places.filter(|path| !is_lost(path)) {
         match fs::metadata(&path) {
-            // What was removed may be put back.
-            Err(e) if !matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                return Err(Lacking::Reach { path, reason: e.to_string() });
-            }
-            _ => {}
+            Ok(_) => {}
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => removed.push(path),
+            Err(e) => return Err(Lacking::Reach { path, reason: e.to_string() }),
         }
     }
-    Ok(())
+    // What was removed may be put back, where its file system is mounted.
+    let now = if removed.is_empty() { BTreeSet::new() } else { mounts() };
+    let is_below = |mount: &&PathBuf| removed.iter().any(|path| path.starts_with(mount));
+    match frozen.mounts.iter().filter(is_below).find(|mount| !now.contains(*mount)) {
+        Some(missing) => Err(Lacking::Mount(missing.clone())),
+        None => Ok(()),
+    }
 }
 
 /// The same for the checkpoint in a folder. One that cannot be read is not judged here.

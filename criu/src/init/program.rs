@@ -131,11 +131,12 @@ impl Init<'_> {
         frozen::place::look(&frozen).map_err(|lacking| NotBack::alone(&lacking.to_string()))?;
         // No second try for a task of a step: restored tasks already write to files that a second try would cut.
         let mut tries = if self.line.is_some() { 1 } else { RESTORES };
-        let until = Instant::now() + TAKEN_LIMIT;
+        let (mut taken_since, mut pause) = (None, TAKEN_PAUSE);
         loop {
             let restored = self.restore_once(unpacked.path());
             let Err(not_back) = &restored else { return restored };
-            let may_wait = not_back.is_taken && self.line.is_none() && !self.is_unwanted && Instant::now() < until;
+            let is_taken = not_back.is_taken && self.line.is_none() && !self.is_unwanted;
+            let may_wait = is_taken && taken_since.get_or_insert_with(Instant::now).elapsed() < TAKEN_LIMIT;
             self.end_all();
             if !may_wait {
                 tries -= 1;
@@ -143,7 +144,8 @@ impl Init<'_> {
             if tries == 0 {
                 return restored;
             }
-            let next = Instant::now() + TAKEN_PAUSE;
+            let next = Instant::now() + pause;
+            pause *= 2;
             while may_wait && !self.is_unwanted && Instant::now() < next {
                 self.wait().map_err(|e| NotBack::alone(&e.to_string()))?;
             }

@@ -74,6 +74,11 @@ pub enum News {
         /// To which rank it sends.
         to: usize,
     },
+    /// What a program of all groups does depends on when messages come, as one with windows.
+    Varies {
+        /// Who has said so.
+        group: usize,
+    },
     /// A group's relay has ended, and its log in memory with it.
     LogLost {
         /// Whose.

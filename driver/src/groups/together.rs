@@ -169,6 +169,18 @@ impl Groups<'_> {
         self.take_all_back(&format!("{said}: {}", NOT_ALONE));
     }
 
+    /// The program says of itself that it would not repeat itself: a failure takes all groups back.
+    pub(super) fn varies(&mut self, group: usize) {
+        if self.together.always || self.all[group].shares.is_empty() {
+            return;
+        }
+        let said = "the program reaches into the memory of other groups (windows of MPI)";
+        let reason = format!("{said}: {NOT_ALONE}; all groups checkpoint and go back together");
+        protocol::say!("joulepoint: {reason}");
+        self.together.always = true;
+        self.decided(TOGETHER, &reason);
+    }
+
     /// All groups go back together, and do so from now on.
     pub(super) fn take_all_back(&mut self, why: &str) {
         let reason = format!("{why}; from now on all groups checkpoint and go back together");

@@ -60,11 +60,11 @@ fn keep(shared: &Shared, mut questions: Link) {
     }
 }
 
-/// Waits until the relay asks this rank to leave, or is gone. True if it asks.
-fn listen(shared: &Shared, questions: &mut Link) -> bool {
+/// Waits until the relay asks this rank to leave, or is gone. How many frames it has logged, if it asks.
+fn listen(shared: &Shared, questions: &mut Link) -> Option<u64> {
     loop {
         if let Ok(Some(frame)) = questions.next_frame() {
-            return frame.header.kind == Kind::Rest;
+            return (frame.header.kind == Kind::Rest).then_some(frame.header.number);
         }
         let mut fds = [PollFd::new(questions.fd(), PollFlags::POLLIN), shared.roused()];
         // An interrupt is looked at as anything else.
@@ -73,20 +73,22 @@ fn listen(shared: &Shared, questions: &mut Link) -> bool {
         let is_over = state.ended.is_some() || state.link.is_none();
         drop(state);
         if is_over || !questions.receive().unwrap_or(false) {
-            return false;
+            return None;
         }
     }
 }
 
 /// Closes the connection for messages, with its last words if there is somebody to hear them.
-fn leave(shared: &Shared, asked: bool) -> MutexGuard<'_, State> {
+fn leave(shared: &Shared, asked: Option<u64>) -> MutexGuard<'_, State> {
     let mut state = shared.lock();
     state.leaving = true;
     shared.rouse();
     while state.sleepers > 0 {
         state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
-    if asked && let Some(mut link) = state.link.take() {
+    if let Some((logged, mut link)) = asked.zip(state.link.take()) {
+        // It was told so on the connection for messages, too, of which a rank that computes reads nothing.
+        state.logged(logged);
         // What has come and was not read comes again; what was written in part is written whole.
         if let Ok(frame) = Frame::json(Kind::Leave, 0, &state.progress()) {
             link.push(frame);

@@ -63,6 +63,8 @@ pub(super) struct State {
     repeat: VecDeque<Outcome>,
     aborting: Option<i32>,
     leaving_for_good: bool,
+    /// What the rank does depends on when messages come.
+    varies: bool,
 }
 
 impl Shared {
@@ -93,6 +95,7 @@ impl Shared {
             repeat: VecDeque::new(),
             aborting: None,
             leaving_for_good: false,
+            varies: false,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
         Ok(Shared { socket: socket.into(), rank, wait_s, state, changed, rouse })
@@ -254,6 +257,23 @@ impl State {
         Ok(())
     }
 
+    /// Tells, now and whenever it has come back, that what the rank does depends on when messages come.
+    pub(super) fn vary(&mut self) {
+        self.varies = true;
+        if self.link.is_some() {
+            self.push(Frame::number(Kind::Varies, 0));
+        }
+    }
+
+    /// The relay has logged so many frames of this connection.
+    pub(super) fn logged(&mut self, frames: u64) {
+        while self.told < frames {
+            self.told += 1;
+            let logged = self.unlogged.pop_front();
+            self.unlogged_bytes -= logged.map_or(0, |f| f.body.len());
+        }
+    }
+
     /// Takes in the frames that were read.
     pub(super) fn take_all(&mut self) -> Result<(), Error> {
         while let Some(frame) = self.link.as_mut().map(Link::next_frame).transpose()?.flatten() {
@@ -269,13 +289,7 @@ impl State {
         let header = frame.header;
         match header.kind {
             Kind::Message => return self.arrive(frame),
-            Kind::Logged => {
-                while self.told < header.number {
-                    self.told += 1;
-                    let logged = self.unlogged.pop_front();
-                    self.unlogged_bytes -= logged.map_or(0, |f| f.body.len());
-                }
-            }
+            Kind::Logged => self.logged(header.number),
             Kind::Trouble => {
                 return Err(Error::told(header.tag, String::from_utf8_lossy(&frame.body).into_owned()));
             }
@@ -335,6 +349,9 @@ impl State {
                 Some(print) => Frame::new(Kind::Again, usize::from(group), 0, number, &print.encode()[..]),
                 None => frame,
             });
+        }
+        if self.varies {
+            self.vary();
         }
         if let Some(code) = self.aborting {
             self.say_abort(code);

@@ -13,6 +13,10 @@ use std::ffi::c_void;
 use std::rc::Rc;
 use std::task::Poll;
 
+/// Most bytes that one access moves, and what a place takes of them beside its own.
+const LONGEST_BYTES: u64 = (1 << 31) - 4096;
+const RUN_BYTES: u64 = 20;
+
 /// A part of another rank's memory.
 struct Place {
     rank: Int,
@@ -46,13 +50,15 @@ impl Window {
         #[allow(clippy::unnecessary_cast, reason = "MPI_Aint is another type in each ABI")]
         let at = at as i64;
         let part = self.parts[rank as usize];
-        let runs = datatype::runs(count, datatype, at.wrapping_mul(part.map_or(1, |(_, unit)| unit)));
+        let runs = datatype::runs(count, datatype, at.wrapping_mul(part.map_or(1, |(_, unit)| unit)))?;
         let is_within = |run: &Run| match part {
             Some((bytes, _)) => run.at >= 0 && (run.at as u64).checked_add(run.bytes).is_some_and(|end| end <= bytes),
             None => true,
         };
         match () {
             () if !self.origin.borrow().may_access(rank as usize) => fail(MPI_ERR_RMA_SYNC),
+            // A message of so much cannot be sent natively.
+            () if runs.iter().map(|run| run.bytes + RUN_BYTES).sum::<u64>() > LONGEST_BYTES => fail(MPI_ERR_COUNT),
             () if runs.iter().all(is_within) => Ok(Some((rank as usize, runs))),
             () => fail(MPI_ERR_RMA_RANGE),
         }
@@ -61,7 +67,7 @@ impl Window {
     fn put(&self, world: W, from: Part, place: &Place) -> Res<Begun> {
         check_part(&from)?;
         if let Some((rank, runs)) = self.place(place)? {
-            self.origin.borrow_mut().asks(rank);
+            self.origin.borrow_mut().note_unanswered(rank);
             self.say(world, rank, Word::Put { runs }, &from.contents())?;
         }
         Ok(None)
@@ -82,7 +88,7 @@ impl Window {
         match self.place(place)? {
             Some((rank, runs)) if operation != handles().no_operation => {
                 let by = Window::by(place, operation)?;
-                self.origin.borrow_mut().asks(rank);
+                self.origin.borrow_mut().note_unanswered(rank);
                 self.say(world, rank, Word::Accumulate { runs, by }, &from.contents())?;
             }
             _ => {}

@@ -32,6 +32,9 @@ impl Window {
 
     fn post(&self, world: W, group: MPI_Group) -> Res {
         let origins = self.ranks(world, group)?;
+        if self.check_exposed().is_ok() {
+            return fail(MPI_ERR_RMA_SYNC);
+        }
         let asked = self.target.borrow_mut().post(&origins);
         self.carry_out_all(world, asked);
         self.origin.borrow_mut().expose(origins.clone());
@@ -91,7 +94,7 @@ impl Window {
 
     /// Takes the lock of a rank, or those of all. Who says that nobody else wants it asks for none, as with the native libraries.
     fn lock(&self, world: W, alone: bool, rank: Option<usize>, assert: Int) -> Res {
-        if self.origin.borrow().holds(rank) {
+        if !self.origin.borrow().may_lock(rank) {
             return fail(MPI_ERR_RMA_SYNC);
         }
         let asks = assert & MPI_MODE_NOCHECK as Int == 0;

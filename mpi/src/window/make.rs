@@ -6,6 +6,7 @@ use crate::abi::*;
 use crate::border::*;
 use crate::collective::{self, W};
 use crate::communicator::Comm;
+use crate::world;
 use mpi_windows::{Origin, Target};
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -26,6 +27,10 @@ fn make(world: W, at: &Rc<Comm>, win: *mut MPI_Win, native_part: impl FnOnce() -
     if at.remote.is_some() {
         return fail(MPI_ERR_COMM);
     }
+    // A lock goes to who asks first, and what a restored rank is asked again comes at another time.
+    if let Err(error) = world.transport.varies() {
+        world::lost("the relay cannot be told of a window", &error);
+    }
     world.carry_out(collective::gather(at.clone()))?;
     crate::create::settle(world);
     let handle = crate::create::engine(at.handle);
@@ -43,7 +48,7 @@ fn make(world: W, at: &Rc<Comm>, win: *mut MPI_Win, native_part: impl FnOnce() -
             native().MPI_Win_free(win);
         }
         end(world, &comm);
-        return check(failed);
+        return fail(failed);
     }
     let part = |rank| {
         let bytes = u64::from(of(rank, 2) as u32) | u64::from(of(rank, 3) as u32) << 32;
@@ -81,11 +86,15 @@ impl Windows {
 /// Makes a window of this group's ranks, which is native.
 fn make_native(world: W, comm: MPI_Comm, win: *mut MPI_Win, native_window: impl FnOnce() -> Int) -> Res {
     collective::meet(world, comm);
-    check(native_window())?;
-    if comm != handles().own {
-        world.windows.of_one.borrow_mut().insert(key(take(win)), crate::create::engine(comm));
+    // Before what may fail on some ranks only.
+    let mut engine = (comm != handles().own).then(|| crate::create::engine(comm));
+    let code = native_window();
+    match &mut engine {
+        Some(engine) if code == MPI_SUCCESS => drop(world.windows.of_one.borrow_mut().insert(key(take(win)), *engine)),
+        Some(engine) => drop(check(native().MPI_Comm_free(engine))),
+        None => {}
     }
-    Ok(())
+    check(code)
 }
 
 fn check_size(size: MPI_Aint, unit: Int) -> Res {
@@ -101,26 +110,24 @@ export! {
         let Some(at) = w.find(comm) else {
             return make_native(w, comm, win, || native().MPI_Win_create(base, size, disp_unit, info, comm, win));
         };
-        check_size(size, disp_unit)?;
-        make(w, &at, win, || {
+        told_by(comm, check_size(size, disp_unit).and_then(|()| make(w, &at, win, || {
             let code = native().MPI_Win_create(base, size, disp_unit, info, handles().own, win);
             (code, Own { base, part: Some((size, disp_unit)) })
-        })
+        })))
     };
     fn MPI_Win_allocate(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) => |w| {
         let Some(at) = w.find(comm) else {
             return make_native(w, comm, win, || native().MPI_Win_allocate(size, disp_unit, info, comm, baseptr, win));
         };
-        check_size(size, disp_unit)?;
-        make(w, &at, win, || {
+        told_by(comm, check_size(size, disp_unit).and_then(|()| make(w, &at, win, || {
             let code = native().MPI_Win_allocate(size, disp_unit, info, handles().own, baseptr, win);
             let base = if code == MPI_SUCCESS { take(baseptr.cast::<*mut c_void>()) } else { std::ptr::null_mut() };
             (code, Own { base, part: Some((size, disp_unit)) })
-        })
+        })))
     };
     fn MPI_Win_allocate_shared(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) => |w| {
         if w.find(comm).is_some() {
-            return refuse("MPI_Win_allocate_shared", "split by MPI_COMM_TYPE_SHARED first");
+            return told_by(comm, refuse("MPI_Win_allocate_shared", "split by MPI_COMM_TYPE_SHARED first"));
         }
         make_native(w, comm, win, || native().MPI_Win_allocate_shared(size, disp_unit, info, comm, baseptr, win))
     };
@@ -128,10 +135,10 @@ export! {
         let Some(at) = w.find(comm) else {
             return make_native(w, comm, win, || native().MPI_Win_create_dynamic(info, comm, win));
         };
-        make(w, &at, win, || {
+        told_by(comm, make(w, &at, win, || {
             let code = native().MPI_Win_create_dynamic(info, handles().own, win);
             (code, Own { base: std::ptr::null_mut(), part: None })
-        })
+        }))
     };
     fn MPI_Win_free(win: *mut MPI_Win) => |w| {
         let Some(window) = w.windows.find(take(win)) else {

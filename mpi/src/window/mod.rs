@@ -168,7 +168,7 @@ impl Window {
         };
         match letter.word {
             Word::Answer(answer) => self.answered(answer, bytes),
-            Word::Posted => self.origin.borrow_mut().is_posted(from),
+            Word::Posted => self.origin.borrow_mut().posted_by(from),
             _ if self.target.borrow().is_due(from, letter.stage) => self.carry_out(world, from, letter.word, bytes),
             _ => self.target.borrow_mut().keep(from, letter, bytes),
         }
@@ -276,7 +276,7 @@ impl Window {
 
     /// Waits until nothing that was asked of these ranks is open; with `remotely`, until all is done there.
     fn flush(&self, world: &World, ranks: impl Fn(usize) -> bool, remotely: bool) -> Res {
-        let unanswered = self.origin.borrow_mut().to_ask(|rank| remotely && ranks(rank));
+        let unanswered = self.origin.borrow_mut().take_unanswered(|rank| remotely && ranks(rank));
         for rank in unanswered {
             self.ask(world, rank, None, |answer| Word::Flush { answer }, &[])?;
         }

@@ -248,3 +248,39 @@ fn gromacs_that_balances_its_load_by_the_clock_comes_to_its_end_though_a_node_di
     println!("water: {victim} died, {} checkpoints", run["total"]["checkpoints"]);
     Ok(())
 }
+
+/// Ranks exchange some words, and then compute for long without any: the first one by itself, the others in a barrier.
+const QUIET: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    MPI_Init(&count, &words);
+    int rank, ranks, word = 1, got = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    for (int turn = 0; turn < 20; turn++)
+        MPI_Sendrecv(&word, 1, MPI_INT, (rank + 2) % ranks, 0, &got, 1, MPI_INT, (rank + 2) % ranks, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+    for (int to = 1; rank == 0 && to < ranks; to++) MPI_Send(&word, 1, MPI_INT, to, 1, MPI_COMM_WORLD);
+    if (rank != 0) MPI_Recv(&got, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int turn = 0; rank == 0 && turn < 450; turn++) usleep(100000);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) printf("came to its end\n");
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+#[test]
+fn a_program_whose_ranks_say_nothing_for_long_has_checkpoints() -> Result<()> {
+    let Some(site) = site() else { return Ok(()) };
+    let (program, folder) = (super::built(&site, "quiet", QUIET)?, site.folder(USER, "quiet")?);
+    let script = format!("srun --mpi=pmix -n4 {program}; echo ended $?");
+    let job = site.submit(USER, &folder, &options(&["-N2"]), &script)?;
+    with_checkpoints(&site, &folder, job, 3)?;
+    ended(&site, &folder, job)?;
+    let said = said(&folder, job);
+    ensure!(said.contains("came to its end\nended 0") && !said.contains("a checkpoint failed"), "{said}");
+    Ok(())
+}

@@ -31,12 +31,15 @@ impl Nodes {
         // A new life of the controller takes none for gone that it has not heard yet.
         let is_left = |w: &String| self.nodes.get(w).is_some_and(|n| n.is_to_come() || is_well(n));
         let left = last.witnesses.iter().filter(|w| is_left(w)).count();
-        let spreads = self.heard >= 2 * last.among;
+        // Of what an earlier version has named it is not known how many nodes were heard then.
+        let is_full = last.witnesses.len() == witnesses::WITNESSES;
+        let among = if last.among == 0 && is_full { self.nodes.len() } else { last.among };
+        let spreads = self.heard >= 2 * among;
         if left == witnesses::WITNESSES && !spreads {
             return false;
         }
         let well: Vec<&str> = self.nodes.iter().filter(|(_, n)| is_well(n)).map(|(name, _)| name.as_str()).collect();
-        let (none, among) = (BTreeSet::new(), if spreads { self.heard } else { last.among });
+        let (none, among) = (BTreeSet::new(), if spreads { self.heard } else { among });
         let chosen = witnesses::choose(name, if spreads { &none } else { &last.witnesses }, &well);
         // Fewer witnesses would be easier to lose all at once: those that may come back are kept, as long as the loss of one
         // more leaves a majority.
