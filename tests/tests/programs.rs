@@ -87,7 +87,7 @@ fn a_folder_that_cannot_be_entered(site: &Site) -> Result<()> {
     let (folder, out) = (site.folder(USER, "closed")?, site.folder(USER, "closed-output")?.join("out"));
     let output = format!("--output={}", out.display());
     let args = ["-n1", "--ft-energy=energy", "--ft-energy-interval=2s", "--open-mode=append", &output];
-    let script = "n=0; while [ ! -e enough ]; do sleep 0.25; n=$((n + 1)); echo $n >> state; done; echo $n > result";
+    let script = "exec 3>> state; n=0; while [ ! -e enough ]; do sleep 0.25; n=$((n + 1)); echo $n >&3; done";
     let job = site.submit(USER, &folder, &args, script)?;
     let made = |run: &serde_json::Value| run["total"]["checkpoints"].as_u64().filter(|made| *made >= 2);
     site.wait_report(job, "two checkpoints", LIMIT, made)?;
