@@ -115,15 +115,12 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
     run_real "$work/dmtcp" dmtcp
     run_real "$work/veloc" veloc
     run_real "$work/groups" groups
-    run_real "$work/programs" programs
-    lower="nice -n 19"
-    run_real "$work/series" newer_series
-    run_real "$work/packages" packages make_install lintian every_command a_protected a_host
 ) &
 engines=$!
 (
     run_real "$work/mpi" mpi
     run_real "$work/steps" steps --skip _died
+    run_real "$work/programs" programs
 ) &
 groups=$!
 (
@@ -132,6 +129,9 @@ groups=$!
     run_real "$work/storage" storage
     run_real "$work/chaos" chaos
     run_real "$work/lend" lend
+    lower="nice -n 19"
+    run_real "$work/series" newer_series
+    run_real "$work/packages" packages make_install lintian every_command a_protected a_host
 ) &
 troubles=$!
 floor_real "groups' calls beside plain srun" calls
@@ -149,10 +149,10 @@ tell "programs of the real SCR" "$work/scr"
 tell "programs under the real DMTCP" "$work/dmtcp"
 tell "programs of the real VELOC" "$work/veloc"
 tell "groups that recover alone" "$work/groups"
-tell "programs that nobody chose" "$work/programs"
 wait "$groups"
 tell "one MPI program over all groups" "$work/mpi"
 tell "steps across nodes, by CRIU" "$work/steps"
+tell "programs that nobody chose" "$work/programs"
 wait "$troubles"
 tell "power losses and partitions" "$work/partitions"
 tell "a standby takes over" "$work/standby"

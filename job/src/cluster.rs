@@ -41,6 +41,8 @@ pub struct Job {
     restart_count: u32,
     since: Since,
     controller: Arc<Controller>,
+    /// Whether Slurm requeued the job when it was asked last.
+    requeues: Option<bool>,
 }
 
 /// The beginning of this record.
@@ -122,7 +124,7 @@ impl Job {
     /// A job in its current record.
     pub fn new(slurm: Arc<Slurm>, job: u32, restart_count: u32, controller: Arc<Controller>) -> Job {
         let since = Since { started_s: host::mail::now_s(), begun: Instant::now(), counts_boots: false };
-        Job { slurm, job, restart_count, since, controller }
+        Job { slurm, job, restart_count, since, controller, requeues: None }
     }
 
     /// A node that boots is lost from now on: no part of the run begins again there in this record.
@@ -259,7 +261,11 @@ impl Cluster for Job {
         if self.job == 0 {
             return None;
         }
-        self.slurm.job(self.job).ok().flatten().filter(|job| job.state == JobState::Running)?.end_s
+        let job = self.slurm.job(self.job).ok().flatten().filter(|job| job.state == JobState::Running)?;
+        if self.requeues.replace(job.requeue).is_some_and(|before| before != job.requeue) {
+            protocol::say!("joulepoint: {}", if job.requeue { REQUEUED } else { NOT_REQUEUED });
+        }
+        job.end_s
     }
 
     fn requeue(&mut self) -> Result<(), String> {
@@ -270,6 +276,11 @@ impl Cluster for Job {
         persistently(|| self.slurm.requeue_held(self.job)).map_err(|e| e.to_string())
     }
 }
+
+/// What a user hears when somebody has changed what becomes of a job whose node is lost.
+const NOT_REQUEUED: &str =
+    "Slurm does not requeue this job any more (scontrol update Requeue=0): the loss of a node ends it for good";
+const REQUEUED: &str = "Slurm requeues this job again if it loses a node (scontrol update Requeue=1)";
 
 /// Slurm's reason for the end of a job whose script had an exit code.
 const BY_EXIT_CODE: &str = "NonZeroExitCode";
