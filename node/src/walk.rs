@@ -54,8 +54,9 @@ const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
 /// Deeper folders are not looked into.
 const DEEPEST: usize = 64;
 
-/// Folders of ours, which go with their job.
-const OURS: &[u8] = b"joulepoint-";
+/// How the names of folders begin that go with their job or step: ours, and those of Slurm's PMIx, of which the next step makes its
+/// own within milliseconds.
+const GO_BY_THEMSELVES: [&[u8]; 2] = [b"joulepoint-", b"spmix_appdir_"];
 
 /// Times in an inode are a tick old.
 const TICK_S: f64 = 0.02;
@@ -167,7 +168,8 @@ impl Walk {
             }
             self.entries_left -= 1;
             let is_skipped = path == Path::new("/") && SYSTEM.iter().any(|system| system.as_bytes() == name.to_bytes());
-            if !is_skipped && !name.to_bytes().starts_with(OURS) {
+            let goes = GO_BY_THEMSELVES.iter().any(|begin| name.to_bytes().starts_with(begin));
+            if !is_skipped && !goes {
                 names.push((name.to_owned(), entry.file_type()));
             }
         }

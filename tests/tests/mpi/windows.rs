@@ -1,7 +1,7 @@
 //! Programs that reach into each other's memory over nodes: they go on after the death of a node, under both protocols.
 
 use super::coordinated::{node, options, with_checkpoints};
-use super::{GROUPS, USER, built, ended, ended_without_node_of, said, site};
+use super::{GROUPS, USER, built, ended, said, site};
 use anyhow::{Result, ensure};
 
 /// In each step every rank puts a number into its neighbour's window and adds one to a word of each; between fences each looks
@@ -86,15 +86,20 @@ fn windows_of_all_ranks_are_as_they_were_at_the_line_to_which_all_go_back() -> R
 }
 
 #[test]
-fn windows_of_a_group_that_goes_back_alone_or_with_all_are_right_in_the_end() -> Result<()> {
+fn groups_with_windows_go_back_together_and_it_is_said_when_the_first_is_opened() -> Result<()> {
     let Some(mut site) = site() else { return Ok(()) };
-    let (program, folder) = (built(&site, "windows-steps", STEPS)?, site.folder(USER, "windows-alone")?);
+    let (program, folder) = (built(&site, "windows-steps", STEPS)?, site.folder(USER, "windows-groups")?);
     let script = format!("srun --mpi=pmix -n4 {program} {COUNT}\necho ended $?");
     let job = site.submit(USER, &folder, &GROUPS, &script)?;
-    let run = ended_without_node_of(&mut site, 1, &folder, job)?;
+    let victim = node(&with_checkpoints(&site, &folder, job, 4)?, 1)?;
+    ensure!(said(&folder, job).contains("(windows of MPI)"), "{}", said(&folder, job));
+    site.cluster.kill_node(&victim)?;
+    let run = ended(&site, &folder, job);
+    site.cluster.revive_node(&victim)?;
+    let run = run?;
     is_right(&said(&folder, job))?;
     let again = super::restarts(&run);
-    ensure!(!again.is_empty(), "{run:#}");
+    ensure!(again.len() > 1 && again.iter().all(|reason| reason.ends_with("as all groups do")), "{again:?}: {run:#}");
     println!("windows over groups: {again:?}");
     Ok(())
 }
