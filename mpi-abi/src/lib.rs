@@ -19,12 +19,19 @@ mod mpich_handles;
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod openmpi;
 mod openmpi_handles;
+mod types;
 
 /// Open MPI 4 and 5.
 pub mod of_openmpi {
     pub use crate::openmpi::*;
     pub use crate::openmpi_handles::*;
     pub use crate::{Int, fortran_index, fortran_number};
+    /// What the native library says of a datatype.
+    #[allow(clippy::unnecessary_cast, reason = "MPI_Aint is another type in each ABI")]
+    pub mod types {
+        use super::*;
+        crate::types::types!();
+    }
 }
 
 /// MPICH, and those that keep to its ABI: Intel's MPI, Cray's, MVAPICH.
@@ -32,6 +39,12 @@ pub mod of_mpich {
     pub use crate::Int;
     pub use crate::mpich::*;
     pub use crate::mpich_handles::*;
+    /// What the native library says of a datatype.
+    #[allow(clippy::unnecessary_cast, reason = "MPI_Aint is another type in each ABI")]
+    pub mod types {
+        use super::*;
+        crate::types::types!();
+    }
 }
 
 pub use std::ffi::c_int as Int;

@@ -45,6 +45,10 @@ pub struct Handles {
     pub byte: MPI_Datatype,
     /// `MPI_PACKED`.
     pub packed: MPI_Datatype,
+    /// `MPI_INFO_NULL`.
+    pub no_info: MPI_Info,
+    /// `MPI_ERRORS_RETURN`.
+    pub errors_return: MPI_Errhandler,
 }
 
 /// The handles.
@@ -65,6 +69,8 @@ pub fn handles() -> &'static Handles {
         no_operation: 0x5800_000e,
         byte: 0x4c00_010d,
         packed: 0x4c00_010f,
+        no_info: 0x1c00_0000,
+        errors_return: 0x5400_0001,
     }
 }
 

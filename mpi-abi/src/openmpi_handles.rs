@@ -57,6 +57,10 @@ pub struct Handles {
     pub byte: MPI_Datatype,
     /// `MPI_PACKED`.
     pub packed: MPI_Datatype,
+    /// `MPI_INFO_NULL`.
+    pub no_info: MPI_Info,
+    /// `MPI_ERRORS_RETURN`.
+    pub errors_return: MPI_Errhandler,
     /// Addresses that hold nothing of anybody else.
     range: usize,
     /// Where requests and groups keep their Fortran number, in bytes, once it has been found.
@@ -87,6 +91,8 @@ pub fn handles() -> &'static Handles {
         no_operation: variable(LIBRARIES, c"ompi_mpi_op_no_op").cast(),
         byte: variable(LIBRARIES, c"ompi_mpi_byte").cast(),
         packed: variable(LIBRARIES, c"ompi_mpi_packed").cast(),
+        no_info: variable(LIBRARIES, c"ompi_mpi_info_null").cast(),
+        errors_return: variable(LIBRARIES, c"ompi_mpi_errors_return").cast(),
         range: reserve(SLOTS * STRIDE * 3),
         fortran: OnceLock::new(),
     })

@@ -6,6 +6,7 @@
 mod body;
 mod keeper;
 mod reach;
+pub mod repeat;
 mod state;
 
 use crate::envelope::PREFIX_BYTES;

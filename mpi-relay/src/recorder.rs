@@ -45,8 +45,7 @@ impl Recorder {
         let (work, todo) = channel();
         let safe = Arc::new(AtomicU64::new(0));
         let done = safe.clone();
-        let thread = std::thread::Builder::new().name("outcomes".into());
-        let thread = thread.spawn(move || record(&path, &todo, &done, wake)).map_err(system("a thread"))?;
+        let thread = threads::start(move || record(&path, &todo, &done, wake));
         Ok(Recorder { work: Some(work), safe, thread: Some(thread) })
     }
 

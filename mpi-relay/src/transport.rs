@@ -37,9 +37,7 @@ pub trait Transport {
     ///
     /// # Errors
     /// What is wrong with the way.
-    fn varies(&self) -> Result<(), Error> {
-        Ok(())
-    }
+    fn varies(&self) -> Result<(), Error>;
     /// Ends all ranks of all groups.
     fn abort(&self, code: i32);
     /// This rank needs the other groups no more.

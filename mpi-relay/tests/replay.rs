@@ -5,7 +5,8 @@ mod run;
 use mpi_relay::layout::Layout;
 use mpi_relay::words::Progress;
 use mpi_relay::{Client, Error, line};
-use run::{Run, letter, next, wait_for};
+use run::{BEYOND_BYTES, Run, letter, next, wait_for};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -172,37 +173,43 @@ fn a_line_keeps_what_is_under_way_and_all_go_on_from_it() {
     assert_eq!(next(&two).expect("received"), (letter(0, 4), b"another way".to_vec()));
 }
 
+/// What the log of the next test may take, bytes.
+const LOG_BYTES: u64 = 4_000_000;
+
 #[test]
 fn at_a_full_log_the_sender_waits_for_a_checkpoint_of_the_receiver_and_receives_meanwhile() {
-    let run = Run::new("0/1", "memory");
-    let _relays = (run.relay_with(0, &["--log-bytes", "4000000"]), run.relay(1));
+    let run = Arc::new(Run::new("0/1", "memory"));
+    let _relays = (run.relay_with(0, &["--log-bytes", &LOG_BYTES.to_string()]), run.relay(1));
     (0..2).for_each(|g| drop(wait_for("a relay", || run.status(g))));
     let two = run.client(1);
-    thread::scope(|scope| {
-        let sender = scope.spawn(|| {
-            let one = run.client(0);
-            for number in 0..300 {
-                one.send(1, letter(0, number), &vec![1; 100_000]).expect("sent");
-            }
-            one.finish().expect("ended");
-        });
-        let mut got = 0;
-        let mut checkpoint = 0;
-        while got < 300 {
-            while let Some((envelope, _)) = two.receive().expect("received") {
-                assert_eq!(envelope.tag, got);
-                got += 1;
-            }
-            if got < 300 && !two.wait(Duration::from_millis(300)).expect("waited") {
-                let status = run.status(0).expect("a status");
-                assert!(status.full_permille >= 1000 && status.relay.log_bytes < 16_000_000, "{status:?}");
+    let of_sender = run.clone();
+    // Not in a scope, which would wait without end for a sender that waits for what has failed here.
+    let sender = thread::spawn(move || {
+        let one = of_sender.client(0);
+        for number in 0..300 {
+            one.send(1, letter(0, number), &vec![1; 100_000]).expect("sent");
+        }
+        one.finish().expect("ended");
+    });
+    let mut got = 0;
+    let mut checkpoint = 0;
+    while got < 300 {
+        while let Some((envelope, _)) = two.receive().expect("received") {
+            assert_eq!(envelope.tag, got);
+            got += 1;
+        }
+        if got < 300 && !two.wait(Duration::from_millis(300)).expect("waited") {
+            let status = run.status(0).expect("a status");
+            assert!(status.relay.log_bytes < LOG_BYTES + BEYOND_BYTES, "{status:?}");
+            // On a machine that is held up it may only be slow.
+            if status.full_permille >= 1000 {
                 checkpoint += 1;
                 run.order("rest", 1, &["--checkpoint", &checkpoint.to_string()]);
                 run.order("wake", 1, &[]);
                 run.order("commit", 1, &["--checkpoint", &checkpoint.to_string()]);
             }
         }
-        sender.join().expect("no panic");
-        assert!(checkpoint > 1 && run.status(0).expect("a status").waited_s > 0.0, "{checkpoint}");
-    });
+    }
+    sender.join().expect("no panic");
+    assert!(checkpoint > 1 && run.status(0).expect("a status").waited_s > 0.0, "{checkpoint}");
 }

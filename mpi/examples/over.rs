@@ -12,6 +12,9 @@ use mpi_relay::relay::{Config, Relay};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 
+/// A group that ends with this code is started again from its beginning, as one that goes back alone (`EX_TEMPFAIL`).
+const GONE: i32 = 75;
+
 /// What starts the ranks of a group: Open MPI's `mpirun` of the `PATH`, if nothing else is said.
 struct Launcher(PathBuf);
 
@@ -100,6 +103,7 @@ fn start(
             "osc",
             "^rdma,ucx",
         ]);
+        command.args(["--mca", "fbtl_posix_write_datasieving", "0", "--mca", "fcoll", "^two_phase"]);
         command.args(["-n", &ranks]);
         for (name, value) in &variables {
             command.args(["-x", &format!("{name}={value}")]);
@@ -145,13 +149,16 @@ fn main() -> ExitCode {
     };
     let run = tempfile::tempdir().expect("a folder for the run");
     (0..layout.groups()).for_each(|group| relay(run.path(), &layout, medium, group));
-    let groups = 0..layout.groups();
-    let mut running: Vec<Child> =
-        groups.map(|group| start(&launcher, run.path(), ranks, &layout, group, program).expect("mpirun")).collect();
+    let started = |group| start(&launcher, run.path(), ranks, &layout, group, program).expect("mpirun");
+    let mut running: Vec<(usize, Child)> = (0..layout.groups()).map(|group| (group, started(group))).collect();
     // The first group that fails ends the others, which would wait for it for ever.
     let mut failed = None;
     while !running.is_empty() {
-        running.retain_mut(|group| match group.try_wait().expect("a child of this program") {
+        running.retain_mut(|(group, child)| match child.try_wait().expect("a child of this program") {
+            Some(status) if status.code() == Some(GONE) => {
+                *child = started(*group);
+                true
+            }
             Some(status) => {
                 failed = failed.or(status.code().filter(|code| *code != 0));
                 false
@@ -159,7 +166,7 @@ fn main() -> ExitCode {
             None => true,
         });
         if failed.is_some() {
-            for group in &mut running {
+            for (_, group) in &running {
                 // SAFETY: a child of this program that has not been waited for. mpirun ends its ranks on this signal.
                 unsafe { libc::kill(group.id() as i32, libc::SIGTERM) };
             }

@@ -30,6 +30,11 @@ pub fn check(code: Int) -> Res {
     if code == MPI_SUCCESS { Ok(()) } else { Err(Fault { code, told: true }) }
 }
 
+/// The same of a function on a communicator of ours, which returns its errors: no handler has heard of it.
+pub fn untold(code: Int) -> Res {
+    if code == MPI_SUCCESS { Ok(()) } else { fail(code) }
+}
+
 /// Runs a call of the program's, and says its end as MPI does: the error handler of `comm` is called once.
 pub fn enter(name: &'static str, comm: Option<MPI_Comm>, call: impl FnOnce() -> Res) -> Int {
     match std::panic::catch_unwind(AssertUnwindSafe(call)) {
@@ -49,9 +54,14 @@ pub fn enter(name: &'static str, comm: Option<MPI_Comm>, call: impl FnOnce() -> 
 
 /// The end of a call on a communicator, whose handler of errors hears of what failed.
 pub fn told_by(comm: MPI_Comm, end: Res) -> Res {
+    tell(end, |code| native().MPI_Comm_call_errhandler(comm, code))
+}
+
+/// The end of a call, of which a handler of errors hears if it has not yet.
+pub fn tell(end: Res, handler: impl FnOnce(Int) -> Int) -> Res {
     match end {
         Err(fault) if !fault.told => {
-            native().MPI_Comm_call_errhandler(comm, fault.code);
+            handler(fault.code);
             check(fault.code)
         }
         end => end,
@@ -69,8 +79,8 @@ pub fn refuse<T>(function: &str, instead: &str) -> Res<T> {
 /// Exports functions of MPI under both of their names.
 ///
 /// `fn NAME(arguments) => |world| body`: the body is run where the program runs over groups, the native function where
-/// it does not. With `for comm`, the body is run only for a communicator of ours: `|world, comm|`. With `returns`, the
-/// body's value is what the function returns. With `always`, the body is run in any case.
+/// it does not. With `on comm`, that communicator's handler hears of errors. With `for comm`, the body is run only for
+/// a communicator of ours: `|world, comm|`. With `returns`, the body's value is what the function returns. With `always`, the body is run in any case.
 macro_rules! export {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $($how:ident $($of:ident)?)? => |$($at:ident),*| $body:expr;)*) => {
         /// The functions that this module defines.
@@ -90,16 +100,26 @@ macro_rules! border_function {
     (; $name:ident($($arg:ident: $type:ty),*) |$w:ident| $body:expr) => {
         border_function!(@names Int; $name($($arg: $type),*) {
             match crate::world::get() {
-                Some($w) => crate::border::enter(stringify!($name), None, || $body),
+                Some($w) => {
+                    let _inside = $w.enter();
+                    crate::border::enter(stringify!($name), None, || $body)
+                }
                 None => native().$name($($arg),*),
             }
+        });
+    };
+    // On any communicator, whose handler hears of what failed.
+    (on $comm:ident; $name:ident($($arg:ident: $type:ty),*) |$w:ident| $body:expr) => {
+        border_function!(; $name($($arg: $type),*) |$w| {
+            let body = || $body;
+            crate::border::told_by($comm, body())
         });
     };
     // On a communicator of ours.
     (for $comm:ident; $name:ident($($arg:ident: $type:ty),*) |$w:ident, $at:ident| $body:expr) => {
         border_function!(@names Int; $name($($arg: $type),*) {
-            match crate::world::get().and_then(|world| Some((world, world.find($comm)?))) {
-                Some(($w, $at)) => crate::border::enter(stringify!($name), Some($comm), || $body),
+            match crate::world::get().and_then(|world| Some((world.enter(), world, world.find($comm)?))) {
+                Some((_inside, $w, $at)) => crate::border::enter(stringify!($name), Some($comm), || $body),
                 None => native().$name($($arg),*),
             }
         });
@@ -108,10 +128,12 @@ macro_rules! border_function {
     (collective $comm:ident; $name:ident($($arg:ident: $type:ty),*) |$w:ident, $at:ident| $body:expr) => {
         border_function!(@names Int; $name($($arg: $type),*) {
             let Some($w) = crate::world::get() else { return native().$name($($arg),*) };
+            let inside = $w.enter();
             match $w.find($comm) {
                 Some($at) => crate::border::enter(stringify!($name), Some($comm), || $body),
                 None => {
                     crate::collective::meet($w, $comm);
+                    drop(inside);
                     native().$name($($arg),*)
                 }
             }
@@ -120,8 +142,8 @@ macro_rules! border_function {
     // On a window of several groups.
     (window $win:ident; $name:ident($($arg:ident: $type:ty),*) |$w:ident, $at:ident| $body:expr) => {
         border_function!(@names Int; $name($($arg: $type),*) {
-            match crate::world::get().and_then(|world| Some((world, world.windows.find($win)?))) {
-                Some(($w, $at)) => crate::border::enter(stringify!($name), None, || {
+            match crate::world::get().and_then(|world| Some((world.enter(), world, world.windows.find($win)?))) {
+                Some((_inside, $w, $at)) => crate::border::enter(stringify!($name), None, || {
                     // One that only polls its own memory serves the others, too.
                     $w.progress();
                     crate::window::told($win, $body)
@@ -136,7 +158,10 @@ macro_rules! border_function {
     (returns $ret:ident; $name:ident($($arg:ident: $type:ty),*) |$w:ident| $body:expr) => {
         border_function!(@names $ret; $name($($arg: $type),*) {
             match crate::world::get() {
-                Some($w) => $body,
+                Some($w) => {
+                    let _inside = $w.enter();
+                    $body
+                }
                 None => native().$name($($arg),*),
             }
         });

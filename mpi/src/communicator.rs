@@ -3,6 +3,7 @@
 
 use crate::abi::*;
 use crate::border::*;
+use crate::group::comparison;
 use crate::operation::Operation;
 use crate::world::World;
 use mpi_ranks::Topology;
@@ -174,10 +175,6 @@ impl Comm {
     }
 }
 
-fn similar(a: &[u32], b: &[u32]) -> Int {
-    crate::group::comparison(a, b)
-}
-
 fn compare(world: &World, one: MPI_Comm, other: MPI_Comm) -> Res<Int> {
     let none = handles().no_comm;
     if one == none || other == none {
@@ -189,9 +186,9 @@ fn compare(world: &World, one: MPI_Comm, other: MPI_Comm) -> Res<Int> {
     let congruent = |found| if found == MPI_IDENT as Int { MPI_CONGRUENT as Int } else { found };
     match (world.find_any(one), world.find_any(other)) {
         (Some(one), Some(other)) => match (&one.remote, &other.remote) {
-            (None, None) => Ok(congruent(similar(&one.members, &other.members))),
+            (None, None) => Ok(congruent(comparison(&one.members, &other.members))),
             (Some(a), Some(b)) => {
-                let found = [similar(&one.members, &other.members), similar(a, b)];
+                let found = [comparison(&one.members, &other.members), comparison(a, b)];
                 Ok(match found {
                     [a, b] if a == MPI_UNEQUAL as Int || b == MPI_UNEQUAL as Int => MPI_UNEQUAL as Int,
                     [a, b] if a == b => congruent(a),

@@ -3,9 +3,10 @@
 
 use crate::abi::*;
 use crate::border::*;
-use crate::collective::{self, W};
+use crate::collective::{self, W, engine};
 use crate::communicator::Comm;
-use crate::world::World;
+use crate::group::with_native;
+use crate::world::{World, aside};
 use mpi_ranks::Topology;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -19,13 +20,6 @@ const SETTLING: Duration = Duration::from_secs(1);
 pub fn context(parent: u64, what: &[u64]) -> u64 {
     let bytes: Vec<u8> = what.iter().flat_map(|word| word.to_le_bytes()).collect();
     (xxh3_64_with_seed(&bytes, parent) & !1).max(4)
-}
-
-/// A native communicator for collectives, of the same members; a split calls no attribute functions.
-pub fn engine(handle: MPI_Comm) -> MPI_Comm {
-    let mut engine = handles().no_comm;
-    native().MPI_Comm_split(handle, 0, 0, &mut engine);
-    engine
 }
 
 impl Comm {
@@ -64,7 +58,7 @@ pub fn split(world: W, at: &Rc<Comm>, color: Int, key: Int, topology: Option<Top
     let all = collective::gather_words(world, at, &[color, key])?;
     let mut handle = handles().no_comm;
     settle(world);
-    check(native().MPI_Comm_split(at.handle, color, key, &mut handle))?;
+    check(aside(|| native().MPI_Comm_split(at.handle, color, key, &mut handle)))?;
     let context = at.next_context(color as u32 as u64);
     if color == MPI_UNDEFINED {
         return Ok(handle);
@@ -101,10 +95,11 @@ async fn duplicate_later(world: W, at: Rc<Comm>, newcomm: *mut MPI_Comm, context
     // Both are begun before either is waited for; the second place stays while the task lives.
     let engine: Box<std::cell::Cell<MPI_Comm>> = Box::new(std::cell::Cell::new(handles().no_comm));
     check(native().MPI_Comm_idup(at.handle, newcomm, &mut request))?;
-    check(native().MPI_Comm_idup(at.engine, engine.as_ptr(), &mut second))?;
+    untold(native().MPI_Comm_idup(at.engine, engine.as_ptr(), &mut second))?;
     crate::progress::complete_native(request).await?;
     crate::progress::complete_native(second).await?;
-    let mut comm = Comm::new(world, (take(newcomm), engine.get()), context, at.members.clone(), at.remote.clone());
+    let pair = (take(newcomm), collective::returning(engine.get()));
+    let mut comm = Comm::new(world, pair, context, at.members.clone(), at.remote.clone());
     comm.topology = at.topology.clone();
     world.register(comm);
     Ok(())
@@ -127,10 +122,7 @@ fn create(world: W, at: &Rc<Comm>, ranks: &[u32], newcomm: *mut MPI_Comm) -> Res
         return fail(MPI_ERR_GROUP);
     }
     meet(world, at.handle)?;
-    let mut group = crate::group::native_group(world, ranks);
-    let code = native().MPI_Comm_create(at.handle, group, newcomm);
-    native().MPI_Group_free(&mut group);
-    check(code)?;
+    with_native(world, ranks, |group| native().MPI_Comm_create(at.handle, group, newcomm))?;
     let context = at.next_context(1 << 40 | ranks.first().map_or(0, |rank| u64::from(*rank)));
     if ranks.contains(&world.rank) {
         put(newcomm, adopt(world, take(newcomm), context, ranks.to_vec(), None)?);
@@ -140,7 +132,7 @@ fn create(world: W, at: &Rc<Comm>, ranks: &[u32], newcomm: *mut MPI_Comm) -> Res
 
 /// Only the members of the group call this: how often they have is counted by who they are.
 fn create_group(world: W, comm: MPI_Comm, ranks: &[u32], tag: Int, newcomm: *mut MPI_Comm) -> Res {
-    collective::meet_some(world, ranks)?;
+    collective::meet_some(world, ranks, tag)?;
     settle(world);
     let mut made = [handles().no_comm; 2];
     // Where it stays native, one is enough.
@@ -157,7 +149,8 @@ fn create_group(world: W, comm: MPI_Comm, ranks: &[u32], tag: Int, newcomm: *mut
         *times += 1;
         *times
     };
-    world.register(Comm::new(world, (handle, engine), context(who, &[times]), ranks.to_vec(), None));
+    let pair = (handle, collective::returning(engine));
+    world.register(Comm::new(world, pair, context(who, &[times]), ranks.to_vec(), None));
     Ok(())
 }
 
@@ -167,18 +160,22 @@ fn create_group(world: W, comm: MPI_Comm, ranks: &[u32], tag: Int, newcomm: *mut
 /// # Errors
 /// What the native library says.
 pub fn native_subsets(world: W, parent: MPI_Comm, ranks: &[u32], tag: Int, made: &mut [MPI_Comm]) -> Res {
-    let mut group = crate::group::native_group(world, ranks);
-    let make = |new: &mut MPI_Comm| check(native().MPI_Comm_create_group(parent, group, tag, new));
-    let end = made.iter_mut().try_for_each(make);
-    native().MPI_Group_free(&mut group);
-    end
+    with_native(world, ranks, |group| {
+        let mut make = |new: &mut MPI_Comm| native().MPI_Comm_create_group(parent, group, tag, new);
+        made.iter_mut().map(&mut make).find(|code| *code != MPI_SUCCESS).unwrap_or(MPI_SUCCESS)
+    })
 }
 
 fn free(world: &World, comm: *mut MPI_Comm) -> Res {
-    let handle = take(comm);
-    check(native().MPI_Comm_free(comm))?;
-    if let Some(freed) = world.forget(handle).filter(|freed| freed.engine != handles().no_comm) {
-        native().MPI_Comm_free(&mut { freed.engine });
+    // Before its handle can be that of another one, which a second thread makes meanwhile.
+    let freed = world.forget(take(comm));
+    let engine = freed.as_ref().map(|freed| freed.engine).filter(|engine| *engine != handles().no_comm);
+    if let Err(fault) = check(aside(|| native().MPI_Comm_free(comm))) {
+        freed.into_iter().for_each(|kept| world.keep(kept));
+        return Err(fault);
+    }
+    if let Some(mut engine) = engine {
+        aside(|| native().MPI_Comm_free(&mut engine));
     }
     Ok(())
 }
@@ -186,12 +183,12 @@ fn free(world: &World, comm: *mut MPI_Comm) -> Res {
 export! {
     fn MPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) collective comm => |w, at| {
         meet(w, comm)?;
-        check(native().MPI_Comm_dup(comm, newcomm))?;
+        check(aside(|| native().MPI_Comm_dup(comm, newcomm)))?;
         duplicate(w, &at, take(newcomm))
     };
     fn MPI_Comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: *mut MPI_Comm) collective comm => |w, at| {
         meet(w, comm)?;
-        check(native().MPI_Comm_dup_with_info(comm, info, newcomm))?;
+        check(aside(|| native().MPI_Comm_dup_with_info(comm, info, newcomm)))?;
         duplicate(w, &at, take(newcomm))
     };
     fn MPI_Comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) for comm => |w, at| {
@@ -218,20 +215,17 @@ export! {
             return refuse("MPI_Comm_split_type", "split by MPI_COMM_TYPE_SHARED, or by a color");
         }
         meet(w, comm)?;
-        check(native().MPI_Comm_split_type(comm, split_type, key, info, newcomm))
+        check(aside(|| native().MPI_Comm_split_type(comm, split_type, key, info, newcomm)))
     };
-    fn MPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) => |w| {
+    fn MPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) on comm => |w| {
         let ranks = w.group(group)?;
         if let Some(at) = w.find(comm) {
             return create(w, &at, &ranks, newcomm);
         }
         meet(w, comm)?;
-        let mut group = crate::group::native_group(w, &ranks);
-        let code = native().MPI_Comm_create(comm, group, newcomm);
-        native().MPI_Group_free(&mut group);
-        check(code)
+        with_native(w, &ranks, |group| native().MPI_Comm_create(comm, group, newcomm))
     };
-    fn MPI_Comm_create_group(comm: MPI_Comm, group: MPI_Group, tag: Int, newcomm: *mut MPI_Comm) => |w| {
+    fn MPI_Comm_create_group(comm: MPI_Comm, group: MPI_Group, tag: Int, newcomm: *mut MPI_Comm) on comm => |w| {
         create_group(w, comm, &w.group(group)?.clone(), tag, newcomm)
     };
     fn MPI_Comm_free(comm: *mut MPI_Comm) => |w| free(w, comm);
@@ -239,7 +233,7 @@ export! {
         Some(_) => free(w, comm),
         None => {
             w.forget(take(comm));
-            check(native().MPI_Comm_disconnect(comm))
+            check(aside(|| native().MPI_Comm_disconnect(comm)))
         }
     };
 }

@@ -1,10 +1,11 @@
 //! Contents of messages to other groups: a named type is sent as it lies, others are packed by the native library.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#![allow(clippy::unnecessary_cast, reason = "MPI_Aint is another type in each ABI")]
-
+pub use crate::abi::types::{extent, leaf, size};
+use crate::abi::types::{lies_as_sent, named, pack, true_extent, unpack};
 use crate::abi::*;
-use crate::border::{Res, check, fail, moved};
+use crate::border::{Res, fail, moved};
+use crate::world::World;
 use mpi_relay::Body;
 use mpi_windows::{Run, run};
 use std::borrow::Cow;
@@ -111,55 +112,6 @@ fn steps(count: Int, one: u64) -> impl Iterator<Item = (Int, Int)> {
     (0..count.max(0)).step_by(step as usize).map(move |first| (first, step.min(count - first)))
 }
 
-fn pack(from: *const c_void, count: Int, datatype: MPI_Datatype, out: &mut [u8]) -> usize {
-    let (mut position, own) = (0, handles().own);
-    let room = out.len().min(i32::MAX as usize) as Int;
-    native().MPI_Pack(from, count, datatype, out.as_mut_ptr().cast(), room, &mut position, own);
-    position as usize
-}
-
-fn unpack(contents: &[u8], to: *mut c_void, count: Int, datatype: MPI_Datatype) {
-    let (mut position, own) = (0, handles().own);
-    let bytes = contents.len().min(i32::MAX as usize) as Int;
-    native().MPI_Unpack(contents.as_ptr().cast(), bytes, &mut position, to, count, datatype, own);
-}
-
-/// Bytes of an element's contents.
-pub fn size(datatype: MPI_Datatype) -> u64 {
-    let mut bytes = 0;
-    native().MPI_Type_size_x(datatype, &mut bytes);
-    bytes.max(0) as u64
-}
-
-/// Bytes from one element to the next.
-pub fn extent(datatype: MPI_Datatype) -> isize {
-    let (mut lower, mut extent): (MPI_Aint, MPI_Aint) = (0, 0);
-    native().MPI_Type_get_extent(datatype, &mut lower, &mut extent);
-    extent as isize
-}
-
-/// The type of which all elements consist, if it is one of MPI's own.
-pub fn leaf(datatype: MPI_Datatype) -> Res<MPI_Datatype> {
-    let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
-    native().MPI_Type_get_envelope(datatype, &mut integers, &mut addresses, &mut types, &mut combiner);
-    // Fortran's types of a precision are predefined, too.
-    if combiner == MPI_COMBINER_NAMED as Int || types == 0 {
-        return Ok(datatype);
-    }
-    let (mut numbers, mut places) = (vec![0; integers as usize], vec![0; addresses as usize]);
-    let mut parts = vec![handles().no_type; types as usize];
-    let (at, places) = (numbers.as_mut_ptr(), places.as_mut_ptr());
-    check(native().MPI_Type_get_contents(datatype, integers, addresses, types, at, places, parts.as_mut_ptr()))?;
-    let leaves: Res<Vec<MPI_Datatype>> = parts.iter().map(|part| leaf(*part)).collect();
-    parts.iter_mut().filter(|part| !named(**part)).for_each(|part| {
-        native().MPI_Type_free(part);
-    });
-    match &leaves?[..] {
-        [first, others @ ..] if others.iter().all(|other| other == first) => Ok(*first),
-        _ => fail(MPI_ERR_TYPE),
-    }
-}
-
 /// Longest element of which the bytes in a window are looked up: so much memory takes the look.
 const MOST_EXTENT_BYTES: usize = 1 << 30;
 
@@ -169,32 +121,17 @@ pub fn runs(count: Int, datatype: MPI_Datatype, at: i64) -> Res<Vec<Run>> {
     if lies_as_sent(datatype) {
         return Ok(run::repeated(&[Run { at: 0, bytes: one * count as u64 }], 1, 0, at));
     }
-    let (mut lower, mut true_extent): (MPI_Aint, MPI_Aint) = (0, 0);
-    native().MPI_Type_get_true_extent(datatype, &mut lower, &mut true_extent);
+    let (lower, true_extent) = true_extent(datatype);
     let extent_bytes = true_extent as usize;
     if extent_bytes > MOST_EXTENT_BYTES {
         return fail(MPI_ERR_TYPE);
     }
     let packed = |which| {
         let memory = run::pass(extent_bytes, which);
-        Part::new(moved(memory.as_ptr().cast(), -(lower as isize)), 1, datatype).contents().into_owned()
+        Part::new(moved(memory.as_ptr().cast(), -lower), 1, datatype).contents().into_owned()
     };
     let of_one = run::of_element(&(0..run::passes(extent_bytes)).map(packed).collect::<Vec<_>>(), lower as i64);
     Ok(run::repeated(&of_one, count, extent(datatype) as i64, at))
-}
-
-/// Whether it is one of MPI's own types.
-fn named(datatype: MPI_Datatype) -> bool {
-    let (mut integers, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
-    native().MPI_Type_get_envelope(datatype, &mut integers, &mut addresses, &mut types, &mut combiner);
-    combiner == MPI_COMBINER_NAMED as Int
-}
-
-/// Whether elements lie one after another as they are sent.
-fn lies_as_sent(datatype: MPI_Datatype) -> bool {
-    let (mut lower, mut extent): (MPI_Aint, MPI_Aint) = (0, 0);
-    native().MPI_Type_get_extent(datatype, &mut lower, &mut extent);
-    named(datatype) && lower == 0 && extent as u64 == size(datatype)
 }
 
 /// A type that a request may use after the program has freed its own.
@@ -210,6 +147,11 @@ impl Held {
         native().MPI_Type_contiguous(1, datatype, &mut held);
         native().MPI_Type_commit(&mut held);
         Held(held, true)
+    }
+
+    /// A type for a call that waits, in which another thread may free it.
+    pub fn of_call(world: &World, datatype: MPI_Datatype) -> Held {
+        if world.has_threads.get() { Held::new(datatype) } else { Held::borrowed(datatype) }
     }
 
     /// A type that lives as long as the call.
@@ -240,11 +182,10 @@ pub struct Scratch {
 impl Scratch {
     /// Room for `count` elements, all zero.
     pub fn new(count: Int, datatype: MPI_Datatype) -> Scratch {
-        let (mut lower, mut true_extent): (MPI_Aint, MPI_Aint) = (0, 0);
-        native().MPI_Type_get_true_extent(datatype, &mut lower, &mut true_extent);
-        let bytes = true_extent as isize + (count as isize - 1).max(0) * extent(datatype).abs() + 16;
+        let (lower, true_extent) = true_extent(datatype);
+        let bytes = true_extent + (count as isize - 1).max(0) * extent(datatype).abs() + 16;
         let mut memory = vec![0u128; bytes as usize / 16 + 1];
-        let at = moved(memory.as_mut_ptr().cast(), -(lower as isize));
+        let at = moved(memory.as_mut_ptr().cast(), -lower);
         Scratch { _memory: memory, part: Part { at, count, datatype } }
     }
 
@@ -259,7 +200,5 @@ pub fn copy(from: Part, to: Part) {
     if from.bytes() == 0 || (from.at == to.at && from.datatype == to.datatype) {
         return;
     }
-    let own = handles().own;
-    let (native, ignored) = (native(), no_status());
-    native.MPI_Sendrecv(from.at, from.count, from.datatype, 0, 0, to.at, to.count, to.datatype, 0, 0, own, ignored);
+    to.fill(&from.contents());
 }

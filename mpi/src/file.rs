@@ -8,16 +8,40 @@ pub(crate) mod ordered;
 
 use crate::abi::*;
 use crate::border::*;
-use crate::collective::{self, W};
+use crate::collective::{self, W, Within};
 use crate::communicator::Comm;
 use crate::world::natively;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 use std::rc::Rc;
 
 /// What to do instead of moving the pointer that all ranks of a file share.
 pub(crate) const POINTER: &str = "give each write its place (MPI_File_write_at), or run without --ft-energy";
+
+/// What ROMIO is told of a file of several groups: it is not to read and write back what lies between a rank's own bytes,
+/// which another group may write at the same time.
+const HINTS: [(&CStr, &CStr); 2] = [(c"romio_cb_write", c"disable"), (c"romio_ds_write", c"disable")];
+
+/// Calls with the program's hints and [`HINTS`], if several groups have the file open.
+pub(crate) fn with_hints(spans: bool, mut info: MPI_Info, call: impl FnOnce(MPI_Info) -> Int) -> Res {
+    if !spans {
+        return check(natively(|| call(info)));
+    }
+    let native = native();
+    let given = info;
+    check(if given == handles().no_info {
+        native.MPI_Info_create(&mut info)
+    } else {
+        native.MPI_Info_dup(given, &mut info)
+    })?;
+    for (key, value) in HINTS {
+        native.MPI_Info_set(info, key.as_ptr(), value.as_ptr());
+    }
+    let code = natively(|| call(info));
+    native.MPI_Info_free(&mut info);
+    check(code)
+}
 
 /// A file that several groups have open.
 pub(crate) struct Open {
@@ -30,8 +54,8 @@ pub(crate) struct Open {
 pub struct Files {
     /// By several groups.
     of_several: RefCell<HashMap<usize, Rc<Open>>>,
-    /// By ranks of this group alone, natively: a communicator of them.
-    of_one: RefCell<HashMap<usize, MPI_Comm>>,
+    /// By ranks of this group alone.
+    of_one: Within,
 }
 
 impl Files {
@@ -53,13 +77,17 @@ fn open(world: W, at: &Rc<Comm>, name: *const c_char, mode: Int, info: MPI_Info,
     let first = at.own_group()[0] == 0;
     let created = MPI_MODE_CREATE as Int | MPI_MODE_EXCL as Int;
     let mut code = MPI_SUCCESS;
+    let open = |mode| match with_hints(true, info, |info| native().MPI_File_open(at.handle, name, mode, info, file)) {
+        Ok(()) => MPI_SUCCESS,
+        Err(fault) => fault.code,
+    };
     world.carry_out(collective::gather(at.clone()))?;
     if first {
-        code = natively(|| native().MPI_File_open(at.handle, name, mode, info, file));
+        code = open(mode);
     }
     let told = collective::gather_words(world, at, &[code])?;
     if told[0] == MPI_SUCCESS && !first {
-        code = natively(|| native().MPI_File_open(at.handle, name, mode & !created, info, file));
+        code = open(mode & !created);
     }
     // All groups have it open before one writes, which would move the end that MPI_MODE_APPEND asks for.
     let told = collective::gather_words(world, at, &[code])?;
@@ -83,13 +111,19 @@ fn meet(world: W, file: MPI_File) -> Res {
     }
 }
 
+/// A call before and after which all ranks of the file meet.
+fn between(world: W, file: MPI_File, call: impl FnOnce() -> Int) -> Res {
+    meet(world, file)?;
+    check(natively(call))?;
+    meet(world, file)
+}
+
 /// All ranks of this group come, so that none waits in a native call for one who is kept up by another group.
 pub(crate) fn gather(world: W, file: MPI_File) -> Res {
     if let Some(of) = world.files.of(file) {
         return world.carry_out(collective::gather(of.comm.clone()));
     }
-    let of_one = world.files.of_one.borrow().get(&(file as usize)).copied();
-    of_one.into_iter().for_each(|comm| collective::meet(world, comm));
+    world.files.of_one.meet(world, file as usize);
     Ok(())
 }
 
@@ -122,38 +156,21 @@ export! {
         if let Some(at) = w.find(comm) {
             return told_by(comm, open(w, &at, filename, amode, info, fh));
         }
-        collective::meet(w, comm);
-        let mut engine = (comm != handles().own).then(|| crate::create::engine(comm));
-        let code = natively(|| native().MPI_File_open(comm, filename, amode, info, fh));
-        match &mut engine {
-            Some(engine) if code == MPI_SUCCESS => drop(w.files.of_one.borrow_mut().insert(take(fh) as usize, *engine)),
-            Some(engine) => drop(check(native().MPI_Comm_free(engine))),
-            None => {}
-        }
-        check(code)
+        let open = || natively(|| native().MPI_File_open(comm, filename, amode, info, fh));
+        w.files.of_one.open(w, comm, open, || take(fh) as usize)
     };
     fn MPI_File_close(fh: *mut MPI_File) => |w| {
         meet(w, take(fh))?;
         w.files.of_several.borrow_mut().remove(&(take(fh) as usize));
-        if let Some(mut engine) = w.files.of_one.borrow_mut().remove(&(take(fh) as usize)) {
-            native().MPI_Comm_free(&mut engine);
-        }
+        w.files.of_one.close(take(fh) as usize);
         check(natively(|| native().MPI_File_close(fh)))
     };
-    fn MPI_File_sync(fh: MPI_File) => |w| {
-        meet(w, fh)?;
-        check(natively(|| native().MPI_File_sync(fh)))?;
-        meet(w, fh)
-    };
-    fn MPI_File_set_size(fh: MPI_File, size: MPI_Offset) => |w| {
-        meet(w, fh)?;
-        check(natively(|| native().MPI_File_set_size(fh, size)))?;
-        meet(w, fh)
-    };
-    fn MPI_File_preallocate(fh: MPI_File, size: MPI_Offset) => |w| {
-        meet(w, fh)?;
-        check(natively(|| native().MPI_File_preallocate(fh, size)))?;
-        meet(w, fh)
+    fn MPI_File_sync(fh: MPI_File) => |w| between(w, fh, || native().MPI_File_sync(fh));
+    fn MPI_File_set_size(fh: MPI_File, size: MPI_Offset) => |w| between(w, fh, || native().MPI_File_set_size(fh, size));
+    fn MPI_File_preallocate(fh: MPI_File, size: MPI_Offset) => |w| between(w, fh, || native().MPI_File_preallocate(fh, size));
+    fn MPI_File_set_info(fh: MPI_File, info: MPI_Info) => |w| {
+        gather(w, fh)?;
+        with_hints(w.files.spanning(fh), info, |info| native().MPI_File_set_info(fh, info))
     };
     fn MPI_File_get_group(fh: MPI_File, group: *mut MPI_Group) => |w| match w.files.of(fh) {
         Some(of) => {

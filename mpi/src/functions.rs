@@ -29,6 +29,7 @@ fn modules() -> Vec<(&'static str, &'static [&'static str])> {
         ("files", file::EXPORTED),
         ("files", file::TOGETHER),
         ("files", file::ordered::EXPORTED),
+        ("files", file::ordered::IN_ORDER),
         ("files", refused::SHARED_POINTER),
         ("groups of processes", group::EXPORTED),
         #[cfg(not(feature = "mpich"))]

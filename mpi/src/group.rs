@@ -3,7 +3,7 @@
 
 use crate::abi::*;
 use crate::border::*;
-use crate::world::World;
+use crate::world::{World, aside};
 use mpi_ranks::sets;
 use std::rc::Rc;
 
@@ -33,8 +33,15 @@ fn world_ranks(world: &World, group: MPI_Group) -> Vec<u32> {
     translated.into_iter().map(|rank| world.layout.world_rank(rank)).collect()
 }
 
-/// The native group of those of `ranks` that are in this group, in their order. To be freed by the caller.
-pub fn native_group(world: &World, ranks: &[u32]) -> MPI_Group {
+/// A native call on those of `ranks` that are in this group, in their order: groups that a program holds are ours.
+pub fn with_native(world: &World, ranks: &[u32], call: impl FnOnce(MPI_Group) -> Int) -> Res {
+    let mut group = native_group(world, ranks);
+    let code = aside(|| call(group));
+    native().MPI_Group_free(&mut group);
+    check(code)
+}
+
+fn native_group(world: &World, ranks: &[u32]) -> MPI_Group {
     let (native, mut all, mut group) = (native(), handles().no_group, handles().no_group);
     let own: Vec<Int> = ranks.iter().filter_map(|rank| world.layout.native(*rank)).collect();
     native.MPI_Comm_group(handles().world, &mut all);

@@ -6,10 +6,11 @@
 
 use crate::abi::*;
 use crate::border::*;
-use crate::collective::{self, W};
+use crate::collective::{self, W, engine};
 use crate::communicator::Comm;
-use crate::create::{adopt, context, engine, native_subsets, settle};
+use crate::create::{adopt, context, native_subsets, settle};
 use crate::datatype::Part;
+use crate::world::aside;
 
 use std::rc::Rc;
 
@@ -44,7 +45,7 @@ fn within(world: W, local: &Rc<Comm>, leader: Int, mut words: Vec<Int>) -> Res<V
 fn broadcast(world: W, local: &Rc<Comm>, part: Part, leader: Int) -> Res {
     if local.engine == handles().no_comm {
         collective::meet(world, local.handle);
-        return check(native().MPI_Bcast(part.at, part.count, part.datatype, leader, local.handle));
+        return check(aside(|| native().MPI_Bcast(part.at, part.count, part.datatype, leader, local.handle)));
     }
     world.carry_out(collective::calls::broadcast(world, local.clone(), part, leader))
 }
@@ -53,7 +54,7 @@ fn broadcast(world: W, local: &Rc<Comm>, part: Part, leader: Int) -> Res {
 fn bridge(world: W, ranks: &[u32], tag: Int) -> Res<(MPI_Comm, MPI_Comm)> {
     let mut ranks = ranks.to_vec();
     ranks.sort_unstable();
-    collective::meet_some(world, &ranks)?;
+    collective::meet_some(world, &ranks, tag)?;
     settle(world);
     let mut made = [handles().no_comm; 2];
     native_subsets(world, handles().world, &ranks, tag, &mut made)?;
@@ -136,12 +137,8 @@ pub fn split(world: W, at: &Rc<Comm>, color: Int, key: Int) -> Res<MPI_Comm> {
     let (members, others) = (chosen(&local, &at.members), chosen(&remote, at.peers()));
     let alone = color == MPI_UNDEFINED || others.is_empty();
     settle(world);
-    check(native().MPI_Comm_split(
-        at.handle,
-        if alone { MPI_UNDEFINED } else { color },
-        world.rank as Int,
-        &mut handle,
-    ))?;
+    let color = if alone { MPI_UNDEFINED } else { color };
+    check(aside(|| native().MPI_Comm_split(at.handle, color, world.rank as Int, &mut handle)))?;
     if alone {
         return Ok(handles().no_comm);
     }
@@ -168,12 +165,12 @@ fn merge(world: W, at: &Rc<Comm>, high: bool) -> Res<MPI_Comm> {
     let place = members.iter().position(|rank| *rank == world.rank).expect("this rank is on one of the sides");
     let mut handle = handles().no_comm;
     settle(world);
-    check(native().MPI_Comm_split(at.handle, 0, place as Int, &mut handle))?;
+    check(aside(|| native().MPI_Comm_split(at.handle, 0, place as Int, &mut handle)))?;
     adopt(world, handle, at.next_context(3 << 40), members, None)
 }
 
 export! {
-    fn MPI_Intercomm_create(local_comm: MPI_Comm, local_leader: Int, bridge_comm: MPI_Comm, remote_leader: Int, tag: Int, newintercomm: *mut MPI_Comm) => |w| {
+    fn MPI_Intercomm_create(local_comm: MPI_Comm, local_leader: Int, bridge_comm: MPI_Comm, remote_leader: Int, tag: Int, newintercomm: *mut MPI_Comm) on local_comm => |w| {
         match w.find_any(local_comm) {
             Some(local) if local.remote.is_none() => {
                 if !(0..local.size() as Int).contains(&local_leader) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::abi::*;
-use crate::border::{Res, check};
+use crate::border::{Fault, Res, check, untold};
 use crate::communicator::{Comm, Lane, Message};
 use crate::datatype::{Held, Part};
 use crate::probe::Source;
@@ -66,10 +66,10 @@ pub struct Operation {
     source: Cell<Int>,
     /// Its number, if it is a receive from anybody.
     number: Cell<Option<u64>>,
-    /// The number of a synchronous send that waits for its receiver.
-    sync: Cell<u32>,
     status: Cell<MPI_Status>,
     error: Cell<Int>,
+    /// Whether the error handler has heard of it: from the native library.
+    told: Cell<bool>,
     cancelled: Cell<bool>,
     /// Under which number the program holds it.
     pub slot: Cell<Option<u32>>,
@@ -105,9 +105,9 @@ impl Operation {
             native: Cell::new(None),
             source: Cell::new(peer),
             number: Cell::new(None),
-            sync: Cell::new(0),
             status: Cell::new(empty_status()),
             error: Cell::new(MPI_SUCCESS),
+            told: Cell::new(false),
             cancelled: Cell::new(false),
             slot: Cell::new(None),
         }
@@ -127,12 +127,18 @@ impl Operation {
         self.comm.as_ref().expect("a message has a communicator")
     }
 
+    /// What a native function returned: the program's handler has heard of it, unless it was of a communicator of ours.
+    fn heard(&self, code: Int) -> Res {
+        if self.lane == Lane::Program { check(code) } else { untold(code) }
+    }
+
     /// Starts it.
     pub fn start(self: &Rc<Self>, world: &World) -> Res {
         self.active.set(true);
         self.done.set(false);
         self.cancelled.set(false);
         self.error.set(MPI_SUCCESS);
+        self.told.set(false);
         self.status.set(empty_status());
         match self.role {
             Role::Send(mode) => self.start_send(world, mode),
@@ -150,13 +156,14 @@ impl Operation {
         let comm = self.comm();
         if let Some(to) = comm.native_rank(self.peer) {
             let mut request = handles().no_request;
-            send_native(mode, self.part, to, self.tag, comm.native_handle(self.lane), &mut request)?;
+            let handle = comm.native_handle(self.lane);
+            self.heard(send_native(mode, self.part, to, self.tag, handle, &mut request))?;
             self.native.set(Some(request));
             return Ok(());
         }
-        let sync = match mode {
+        let (sync, done) = match mode {
             Mode::Synchronous => self.await_receiver(world),
-            _ => 0,
+            _ => (0, true),
         };
         let envelope = Envelope {
             source: world.rank,
@@ -167,16 +174,20 @@ impl Operation {
             sync,
         };
         world.send(comm.peers()[self.peer as usize], envelope, &self.part.contents());
-        self.done.set(sync == 0);
+        self.done.set(done);
         Ok(())
     }
 
-    fn await_receiver(self: &Rc<Self>, world: &World) -> u32 {
+    /// The number of a synchronous send, and whether its receiver has begun: after a restore its word may be there first.
+    fn await_receiver(self: &Rc<Self>, world: &World) -> (u32, bool) {
         let sync = world.last_synchronous.get().wrapping_add(1).max(1);
         world.last_synchronous.set(sync);
-        world.synchronous.borrow_mut().insert(sync, self.clone());
-        self.sync.set(sync);
-        sync
+        let mut sends = world.synchronous.borrow_mut();
+        let early = sends.remove(&sync).is_some();
+        if !early {
+            sends.insert(sync, Some(self.clone()));
+        }
+        (sync, early)
     }
 
     fn start_receive(self: &Rc<Self>, world: &World) -> Res {
@@ -210,7 +221,7 @@ impl Operation {
             let mut request = handles().no_request;
             let Part { at, count, datatype } = self.part;
             let handle = comm.native_handle(self.lane);
-            check(crate::abi::native().MPI_Irecv(at, count, datatype, from, self.tag, handle, &mut request))?;
+            self.heard(crate::abi::native().MPI_Irecv(at, count, datatype, from, self.tag, handle, &mut request))?;
             self.native.set(Some(request));
         }
         if remote || source == MPI_ANY_SOURCE {
@@ -282,6 +293,7 @@ impl Operation {
     fn ended_natively(self: &Rc<Self>, world: &World, found: MPI_Status, code: Int) {
         self.native.set(None);
         self.error.set(code);
+        self.told.set(self.lane == Lane::Program);
         let mut cancelled = 0;
         native().MPI_Test_cancelled(&found, &mut cancelled);
         self.cancelled.set(cancelled != 0);
@@ -328,6 +340,7 @@ impl Operation {
             Some(result) => {
                 if let Err(fault) = result {
                     self.error.set(fault.code);
+                    self.told.set(fault.told);
                 }
                 self.done.set(true);
             }
@@ -345,10 +358,15 @@ impl Operation {
         (found, self.error.get())
     }
 
+    /// Why it failed, if it has.
+    pub fn fault(&self) -> Res {
+        let (code, told) = (self.error.get(), self.told.get());
+        if code == MPI_SUCCESS { Ok(()) } else { Err(Fault { code, told }) }
+    }
+
     /// Its end has been handed out.
     pub fn rest(&self) {
         self.active.set(false);
-        self.done.set(false);
     }
 
     /// Cancels what can be cancelled: a receive that nothing has matched, and what the native library can.
@@ -403,12 +421,12 @@ impl Operation {
 }
 
 /// Sends a message within this group.
-pub fn send_native(mode: Mode, part: Part, to: Int, tag: Int, comm: MPI_Comm, request: &mut MPI_Request) -> Res {
+pub fn send_native(mode: Mode, part: Part, to: Int, tag: Int, comm: MPI_Comm, request: &mut MPI_Request) -> Int {
     let (native, Part { at, count, datatype }) = (native(), part);
-    check(match mode {
+    match mode {
         Mode::Standard => native.MPI_Isend(at, count, datatype, to, tag, comm, request),
         Mode::Synchronous => native.MPI_Issend(at, count, datatype, to, tag, comm, request),
         Mode::Ready => native.MPI_Irsend(at, count, datatype, to, tag, comm, request),
         Mode::Buffered => native.MPI_Ibsend(at, count, datatype, to, tag, comm, request),
-    })
+    }
 }

@@ -63,11 +63,11 @@ fn send(world: &World, mode: Mode, part: Part, to: Int, tag: Int, comm: MPI_Comm
     if let Some(to) = within(world, comm, to) {
         world.outcomes.flush(world);
         let mut request = handles().no_request;
-        send_native(mode, part, to, tag, comm, &mut request)?;
+        check(send_native(mode, part, to, tag, comm, &mut request))?;
         return check(world.wait_native(&mut request, no_status()));
     }
     let at = world.find(comm).expect("only a communicator of ours has ranks in other groups");
-    let operation = Rc::new(sending(&at, mode, part, Held::borrowed(part.datatype), to, tag)?);
+    let operation = Rc::new(sending(&at, mode, part, Held::of_call(world, part.datatype), to, tag)?);
     operation.start(world)?;
     world.wait_for_all(&[&operation]);
     world.finish(&operation, no_status())
@@ -76,7 +76,7 @@ fn send(world: &World, mode: Mode, part: Part, to: Int, tag: Int, comm: MPI_Comm
 fn isend(world: &World, mode: Mode, part: Part, to: Int, tag: Int, comm: MPI_Comm, request: *mut MPI_Request) -> Res {
     if let Some(to) = within(world, comm, to) {
         world.outcomes.flush(world);
-        return send_native(mode, part, to, tag, comm, &mut slice_mut(request, 1)[0]);
+        return check(send_native(mode, part, to, tag, comm, &mut slice_mut(request, 1)[0]));
     }
     let at = world.find(comm).expect("only a communicator of ours has ranks in other groups");
     let operation = Rc::new(sending(&at, mode, part, Held::new(part.datatype), to, tag)?);
@@ -116,7 +116,7 @@ fn receive(world: &World, part: Part, from: Int, tag: Int, comm: MPI_Comm, statu
         check(native().MPI_Irecv(part.at, part.count, part.datatype, from, tag, comm, &mut request))?;
         return check(world.wait_native(&mut request, status));
     };
-    let operation = Rc::new(receiving(&at, part, Held::borrowed(part.datatype), from, tag)?);
+    let operation = Rc::new(receiving(&at, part, Held::of_call(world, part.datatype), from, tag)?);
     operation.start(world)?;
     world.wait_for_all(&[&operation]);
     world.finish(&operation, status)
@@ -131,9 +131,9 @@ fn exchange(
 ) -> Res {
     let at = any(world, comm)?;
     let (part, from, tag) = into;
-    let incoming = Rc::new(receiving(&at, part, Held::borrowed(part.datatype), from, tag)?);
+    let incoming = Rc::new(receiving(&at, part, Held::of_call(world, part.datatype), from, tag)?);
     let (part, to, tag) = out;
-    let outgoing = Rc::new(sending(&at, Mode::Standard, part, Held::borrowed(part.datatype), to, tag)?);
+    let outgoing = Rc::new(sending(&at, Mode::Standard, part, Held::of_call(world, part.datatype), to, tag)?);
     incoming.start(world)?;
     outgoing.start(world)?;
     world.wait_for_all(&[&outgoing, &incoming]);
@@ -146,20 +146,20 @@ macro_rules! sends {
     ($($mode:ident $send:ident $isend:ident $init:ident;)*) => {
         export! {
             $(
-                fn $send(buf: *const c_void, count: Int, datatype: MPI_Datatype, dest: Int, tag: Int, comm: MPI_Comm) => |w| {
+                fn $send(buf: *const c_void, count: Int, datatype: MPI_Datatype, dest: Int, tag: Int, comm: MPI_Comm) on comm => |w| {
                     send(w, Mode::$mode, Part::new(buf, count, datatype), dest, tag, comm)
                 };
-                fn $isend(buf: *const c_void, count: Int, datatype: MPI_Datatype, dest: Int, tag: Int, comm: MPI_Comm, request: *mut MPI_Request) => |w| {
+                fn $isend(buf: *const c_void, count: Int, datatype: MPI_Datatype, dest: Int, tag: Int, comm: MPI_Comm, request: *mut MPI_Request) on comm => |w| {
                     isend(w, Mode::$mode, Part::new(buf, count, datatype), dest, tag, comm, request)
                 };
-                fn $init(buf: *const c_void, count: Int, datatype: MPI_Datatype, dest: Int, tag: Int, comm: MPI_Comm, request: *mut MPI_Request) => |w| {
+                fn $init(buf: *const c_void, count: Int, datatype: MPI_Datatype, dest: Int, tag: Int, comm: MPI_Comm, request: *mut MPI_Request) on comm => |w| {
                     send_init(w, &any(w, comm)?, Mode::$mode, Part::new(buf, count, datatype), dest, tag, request)
                 };
             )*
-            fn MPI_Recv(buf: *mut c_void, count: Int, datatype: MPI_Datatype, source: Int, tag: Int, comm: MPI_Comm, status: *mut MPI_Status) => |w| {
+            fn MPI_Recv(buf: *mut c_void, count: Int, datatype: MPI_Datatype, source: Int, tag: Int, comm: MPI_Comm, status: *mut MPI_Status) on comm => |w| {
                 receive(w, Part::new(buf, count, datatype), source, tag, comm, status)
             };
-            fn MPI_Irecv(buf: *mut c_void, count: Int, datatype: MPI_Datatype, source: Int, tag: Int, comm: MPI_Comm, request: *mut MPI_Request) => |w| {
+            fn MPI_Irecv(buf: *mut c_void, count: Int, datatype: MPI_Datatype, source: Int, tag: Int, comm: MPI_Comm, request: *mut MPI_Request) on comm => |w| {
                 let Some(at) = ours(w, comm, source) else {
                     return check(native().MPI_Irecv(buf, count, datatype, source, tag, comm, request));
                 };
@@ -168,18 +168,18 @@ macro_rules! sends {
                 put(request, w.hold(operation));
                 Ok(())
             };
-            fn MPI_Recv_init(buf: *mut c_void, count: Int, datatype: MPI_Datatype, source: Int, tag: Int, comm: MPI_Comm, request: *mut MPI_Request) => |w| {
+            fn MPI_Recv_init(buf: *mut c_void, count: Int, datatype: MPI_Datatype, source: Int, tag: Int, comm: MPI_Comm, request: *mut MPI_Request) on comm => |w| {
                 let mut operation = receiving(&any(w, comm)?, Part::new(buf, count, datatype), Held::new(datatype), source, tag)?;
                 operation.persistent = true;
                 put(request, w.hold(Rc::new(operation)));
                 Ok(())
             };
             fn MPI_Sendrecv(sendbuf: *const c_void, sendcount: Int, sendtype: MPI_Datatype, dest: Int, sendtag: Int,
-                recvbuf: *mut c_void, recvcount: Int, recvtype: MPI_Datatype, source: Int, recvtag: Int, comm: MPI_Comm, status: *mut MPI_Status) => |w| {
+                recvbuf: *mut c_void, recvcount: Int, recvtype: MPI_Datatype, source: Int, recvtag: Int, comm: MPI_Comm, status: *mut MPI_Status) on comm => |w| {
                 let out = (Part::new(sendbuf, sendcount, sendtype), dest, sendtag);
                 exchange(w, out, (Part::new(recvbuf, recvcount, recvtype), source, recvtag), comm, status)
             };
-            fn MPI_Sendrecv_replace(buf: *mut c_void, count: Int, datatype: MPI_Datatype, dest: Int, sendtag: Int, source: Int, recvtag: Int, comm: MPI_Comm, status: *mut MPI_Status) => |w| {
+            fn MPI_Sendrecv_replace(buf: *mut c_void, count: Int, datatype: MPI_Datatype, dest: Int, sendtag: Int, source: Int, recvtag: Int, comm: MPI_Comm, status: *mut MPI_Status) on comm => |w| {
                 let part = Part::new(buf, count, datatype);
                 check_part(part)?;
                 let copy = part.contents().into_owned();

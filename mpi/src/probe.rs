@@ -145,7 +145,7 @@ fn sought(world: &World, comm: MPI_Comm, rank: Int, tag: Int) -> Res<(Rc<Comm>, 
 }
 
 export! {
-    fn MPI_Iprobe(source: Int, tag: Int, comm: MPI_Comm, flag: *mut Int, status: *mut MPI_Status) => |w| {
+    fn MPI_Iprobe(source: Int, tag: Int, comm: MPI_Comm, flag: *mut Int, status: *mut MPI_Status) on comm => |w| {
         let (at, wanted) = sought(w, comm, source, tag)?;
         let found = if source == MPI_PROC_NULL { Some((nobody(), None)) } else { ask(w, &at, wanted, false)? };
         put(flag, found.is_some().into());
@@ -154,13 +154,13 @@ export! {
         }
         Ok(())
     };
-    fn MPI_Probe(source: Int, tag: Int, comm: MPI_Comm, status: *mut MPI_Status) => |w| {
+    fn MPI_Probe(source: Int, tag: Int, comm: MPI_Comm, status: *mut MPI_Status) on comm => |w| {
         let (at, wanted) = sought(w, comm, source, tag)?;
         let found = if source == MPI_PROC_NULL { nobody() } else { wait(w, &at, wanted, false)?.0 };
         put_status(status, found);
         Ok(())
     };
-    fn MPI_Improbe(source: Int, tag: Int, comm: MPI_Comm, flag: *mut Int, message: *mut MPI_Message, status: *mut MPI_Status) => |w| {
+    fn MPI_Improbe(source: Int, tag: Int, comm: MPI_Comm, flag: *mut Int, message: *mut MPI_Message, status: *mut MPI_Status) on comm => |w| {
         let (at, wanted) = sought(w, comm, source, tag)?;
         if source == MPI_PROC_NULL {
             put(flag, 1);
@@ -176,7 +176,7 @@ export! {
         }
         Ok(())
     };
-    fn MPI_Mprobe(source: Int, tag: Int, comm: MPI_Comm, message: *mut MPI_Message, status: *mut MPI_Status) => |w| {
+    fn MPI_Mprobe(source: Int, tag: Int, comm: MPI_Comm, message: *mut MPI_Message, status: *mut MPI_Status) on comm => |w| {
         let (at, wanted) = sought(w, comm, source, tag)?;
         if source == MPI_PROC_NULL {
             put(message, handles().no_process);
@@ -200,7 +200,7 @@ export! {
         if message_index(take(message)).is_none() {
             return check(native().MPI_Mrecv(buf, count, datatype, message, status));
         }
-        let operation = receive(w, message, Part::new(buf, count, datatype), Held::borrowed(datatype))?;
+        let operation = receive(w, message, Part::new(buf, count, datatype), Held::of_call(w, datatype))?;
         w.wait_until(|| operation.ready(w));
         w.finish(&operation, status)
     };

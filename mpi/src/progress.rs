@@ -5,7 +5,6 @@ use crate::abi::*;
 use crate::border::Res;
 use crate::communicator::Message;
 use crate::operation::Operation;
-use crate::refused::fallback;
 use crate::world::{self, World};
 use mpi_relay::Envelope;
 use mpi_relay::transport::ACK;
@@ -16,19 +15,25 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use threads::{Guard, Inside};
+use threads::{Inside, Reentrant};
+
+/// Frees something.
+type Free = Box<dyn FnOnce()>;
 
 /// What is under way, and whether it is being looked at.
 #[derive(Default)]
 pub struct Progress {
-    /// Collectives that the program has started and does not wait for now.
-    tasks: RefCell<VecDeque<Rc<Operation>>>,
-    /// What may be freed when none is under way.
-    later: RefCell<Vec<Box<dyn FnOnce()>>>,
+    /// Collectives that the program has started and does not wait for now, in this order and with their numbers.
+    tasks: RefCell<VecDeque<(u64, Rc<Operation>)>>,
+    /// How many have been started.
+    started: Cell<u64>,
+    /// What is to be freed when the collectives below a number are over.
+    later: RefCell<VecDeque<(u64, Free)>>,
     busy: Cell<bool>,
-    /// The thread that waits in MPI.
-    threads: Guard,
-    idle: Cell<u32>,
+    /// Held by the thread that is in MPI and does not wait.
+    threads: Reentrant,
+    /// Whether the relay knows that several threads are in MPI.
+    is_told: Cell<bool>,
 }
 
 /// What came of a call that waits.
@@ -57,6 +62,13 @@ const UNUSED_TAG: Int = 32_767;
 /// How long a rank sleeps at most that has found nothing to do for a while.
 const NAP: Duration = Duration::from_micros(50);
 
+impl Progress {
+    /// Does something that may take long; other threads come in meanwhile, if they may.
+    pub fn outside<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.threads.outside(work)
+    }
+}
+
 /// Carries a future on by one step.
 pub fn poll<T>(future: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<T> {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
@@ -66,19 +78,25 @@ pub fn poll<T>(future: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<T
 }
 
 impl World {
-    /// Lets this thread carry messages on. Where another one does, the program ends: nothing here is made for two at once.
-    fn enter(&self) -> Inside<'_> {
-        self.progress.threads.enter().unwrap_or_else(|| {
-            let reason =
-                "two of its threads are in MPI at once (MPI_THREAD_MULTIPLE), which is not served between nodes";
-            fallback::note(reason);
-            world::end(1, reason)
-        })
+    /// What a thread holds during a call: several of the program's may be in MPI at once.
+    pub fn enter(&self) -> Inside<'_> {
+        let inside = self.progress.threads.enter();
+        if self.progress.threads.had_several() && !self.progress.is_told.replace(true) {
+            // Which thread comes first is different each time.
+            self.vary();
+        }
+        inside
+    }
+
+    /// The relay learns that this rank does not do the same again.
+    pub fn vary(&self) {
+        if let Err(error) = self.transport.varies() {
+            world::lost("the relay cannot be told that this program varies", &error);
+        }
     }
 
     /// Sends a message to a rank of another group.
     pub fn send(&self, to: u32, envelope: Envelope, body: &[u8]) {
-        let _inside = self.enter();
         self.outcomes.flush(self);
         if let Err(error) = self.transport.send(to, envelope, body) {
             world::lost(&format!("a message to rank {to} could not be sent"), &error);
@@ -87,7 +105,6 @@ impl World {
 
     /// Takes in what has come, and carries collectives on.
     pub fn progress(&self) {
-        let _inside = self.enter();
         if self.progress.busy.replace(true) {
             return;
         }
@@ -101,30 +118,37 @@ impl World {
         }
         self.windows.serve(self);
         let tasks = self.progress.tasks.take();
-        let still: VecDeque<_> = tasks.into_iter().filter(|task| !task.ready(self)).collect();
+        let still: VecDeque<_> = tasks.into_iter().filter(|(_, task)| !task.ready(self)).collect();
         let mut tasks = self.progress.tasks.borrow_mut();
         let started = std::mem::replace(&mut *tasks, still);
         tasks.extend(started);
+        let oldest = tasks.front().map_or(u64::MAX, |(number, _)| *number);
         drop(tasks);
         self.progress.busy.set(false);
-        if !self.progress.later.borrow().is_empty() && !self.collectives_pending() {
-            self.progress.later.take().into_iter().for_each(|free| free());
-        }
+        self.free_deferred(oldest);
     }
 
-    /// Whether a collective is under way that the program does not wait for.
+    /// Whether a collective is under way that the program does not wait for, or at work just now.
     pub fn collectives_pending(&self) -> bool {
-        !self.progress.tasks.borrow().is_empty()
+        self.progress.busy.get() || !self.progress.tasks.borrow().is_empty()
     }
 
-    /// Frees something when no collective uses it any more.
-    pub fn defer(&self, free: Box<dyn FnOnce()>) {
-        self.progress.later.borrow_mut().push(free);
+    /// Frees something when none of the collectives that are under way can use it any more.
+    pub fn defer(&self, free: Free) {
+        self.progress.later.borrow_mut().push_back((self.progress.started.get(), free));
+    }
+
+    /// Frees what waits only for collectives before this one.
+    pub fn free_deferred(&self, oldest: u64) {
+        let due = || self.progress.later.borrow_mut().pop_front_if(|(number, _)| *number <= oldest);
+        while let Some((_, free)) = due() {
+            free();
+        }
     }
 
     /// Takes over what a restored rank has to repeat, also for receives that have been posted already.
     pub fn refresh_outcomes(&self) {
-        if self.outcomes.refresh(&*self.transport) {
+        if self.outcomes.refresh(self) {
             for comm in self.all() {
                 let posted: Vec<_> = comm.lanes[0].posted.borrow().iter().cloned().collect();
                 for receive in posted {
@@ -137,8 +161,10 @@ impl World {
     fn deliver(&self, message: Message) {
         let envelope = message.envelope;
         if envelope.kind == ACK {
-            if let Some(send) = self.synchronous.borrow_mut().remove(&envelope.sync) {
-                send.acknowledged();
+            let mut sends = self.synchronous.borrow_mut();
+            match sends.remove(&envelope.sync).flatten() {
+                Some(send) => send.acknowledged(),
+                None => drop(sends.insert(envelope.sync, None)),
             }
             return;
         }
@@ -161,8 +187,10 @@ impl World {
 
     /// Carries a collective on at every progress, until it is complete.
     pub fn drive(&self, task: Rc<Operation>) {
+        let number = self.progress.started.get();
+        self.progress.started.set(number + 1);
         if !task.ready(self) {
-            self.progress.tasks.borrow_mut().push_back(task);
+            self.progress.tasks.borrow_mut().push_back((number, task));
         }
     }
 
@@ -184,10 +212,10 @@ impl World {
     }
 
     fn wait_at(&self, pace: Pace, mut done: impl FnMut() -> bool) {
-        let _inside = self.enter();
-        self.progress.idle.set(0);
+        let mut turns = 0_u32;
         while !done() {
-            self.turn(pace);
+            turns = turns.saturating_add(1);
+            self.turn(pace, turns);
         }
     }
 
@@ -204,9 +232,8 @@ impl World {
         answer.expect("waited for")
     }
 
-    fn turn(&self, pace: Pace) {
-        let turns = self.progress.idle.get().saturating_add(1);
-        self.progress.idle.set(turns);
+    /// One turn of a wait that has had so many.
+    fn turn(&self, pace: Pace, turns: u32) {
         // What is native may be there within a microsecond: it is not kept waiting by a look, but for others' words of windows.
         let pace = if self.windows.are_open() { Pace::Transport } else { pace };
         let looks = turns > PATIENCE || turns % pace as u32 == if pace == Pace::Native { 0 } else { 1 };
@@ -217,11 +244,14 @@ impl World {
                 self.progress_natively();
             }
         }
-        if turns > TIRED {
-            if let Err(error) = self.transport.wait(NAP) {
+        // Threads that wait keep others of their rank from the cores.
+        let tired = if self.progress.threads.had_several() { TIRED / 10 } else { TIRED };
+        if turns > tired {
+            if let Err(error) = self.progress.threads.outside(|| self.transport.wait(NAP)) {
                 world::lost("the messages of other groups cannot be waited for", &error);
             }
         } else if turns > PATIENCE || looks {
+            self.progress.threads.step_aside();
             std::thread::yield_now();
         }
     }
@@ -258,7 +288,7 @@ impl World {
 /// Waits for an operation of a collective.
 pub async fn complete(world: &World, operation: Rc<Operation>) -> Res {
     std::future::poll_fn(|_| if operation.ready(world) { Poll::Ready(()) } else { Poll::Pending }).await;
-    crate::border::check(operation.end().1)
+    operation.fault()
 }
 
 /// Waits for a native request of a collective.
@@ -269,5 +299,5 @@ pub async fn complete_native(mut request: MPI_Request) -> Res {
         if flag != 0 || code != MPI_SUCCESS { Poll::Ready(code) } else { Poll::Pending }
     })
     .await;
-    crate::border::check(code)
+    crate::border::untold(code)
 }

@@ -33,14 +33,13 @@ impl World {
 
     /// Hands out the end of an operation.
     pub fn finish(&self, operation: &Rc<Operation>, status: *mut MPI_Status) -> Res {
-        let (found, code) = operation.end();
-        put_status(status, found);
+        put_status(status, operation.end().0);
         operation.rest();
         if let Some(index) = operation.slot.get().filter(|_| !operation.persistent) {
             self.requests.remove(index);
             operation.slot.set(None);
         }
-        if code == MPI_SUCCESS { Ok(()) } else { fail(code) }
+        operation.fault()
     }
 
     fn state(&self, request: MPI_Request) -> State {
@@ -75,6 +74,18 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// The same of a call on this request alone: the handler of its communicator hears of what failed.
+    fn end_one(&self, request: *mut MPI_Request, status: *mut MPI_Status) -> Res {
+        let comm = self.comm_of(take(request));
+        told_by(comm, self.end_request(request, status))
+    }
+
+    /// The communicator of a request of ours; that of all ranks if it has none.
+    fn comm_of(&self, request: MPI_Request) -> MPI_Comm {
+        let comm = self.held(request).and_then(|operation| Some(operation.comm.as_ref()?.handle));
+        comm.unwrap_or(handles().world)
     }
 
     fn wait_for(&self, request: MPI_Request) {
@@ -167,18 +178,20 @@ impl World {
 
     /// Ends all of `requests` at `indices`, and says in the statuses which failed.
     fn end_all(&self, requests: &mut [MPI_Request], indices: &[usize], statuses: *mut MPI_Status) -> Res {
-        let mut failed = false;
+        let mut failed = None;
         for (place, index) in indices.iter().enumerate() {
             let status = status_at(statuses, place);
+            let comm = self.comm_of(requests[*index]);
             let end = self.end_request(&mut requests[*index], status);
-            failed |= end.is_err();
+            failed = failed.or(end.err().map(|fault| (comm, fault)));
             if !ignored(status) {
                 let mut found = take(status);
                 found.MPI_ERROR = end.err().map_or(MPI_SUCCESS, |fault| fault.code);
                 put(status, found);
             }
         }
-        if failed { fail(MPI_ERR_IN_STATUS) } else { Ok(()) }
+        // The handler hears of the first, and the caller reads the statuses.
+        failed.map_or(Ok(()), |(comm, fault)| told_by(comm, Err(fault)).or_else(|_| check(MPI_ERR_IN_STATUS)))
     }
 }
 
@@ -189,7 +202,7 @@ export! {
             return check(w.wait_native(&mut slice_mut(request, 1)[0], status));
         }
         w.wait_for(handle);
-        w.end_request(request, status)
+        w.end_one(request, status)
     };
     fn MPI_Waitall(count: Int, array_of_requests: *mut MPI_Request, array_of_statuses: *mut MPI_Status) => |w| {
         let requests = slice_mut(array_of_requests, count);
@@ -202,7 +215,7 @@ export! {
         match w.first_complete(requests, true).flatten() {
             Some(found) => {
                 put(index, found as Int);
-                w.end_request(&mut requests[found], status)
+                w.end_one(&mut requests[found], status)
             }
             None => {
                 put(index, MPI_UNDEFINED);
@@ -218,7 +231,7 @@ export! {
     fn MPI_Test(request: *mut MPI_Request, flag: *mut Int, status: *mut MPI_Status) => |w| {
         let complete = w.all_complete(&[take(request)]);
         put(flag, complete.into());
-        if complete { w.end_request(request, status) } else { Ok(()) }
+        if complete { w.end_one(request, status) } else { Ok(()) }
     };
     fn MPI_Testall(count: Int, array_of_requests: *mut MPI_Request, flag: *mut Int, array_of_statuses: *mut MPI_Status) => |w| {
         let requests = slice_mut(array_of_requests, count);
@@ -233,7 +246,7 @@ export! {
         put(flag, found.is_some().into());
         put(index, found.flatten().map_or(MPI_UNDEFINED, |found| found as Int));
         match found {
-            Some(Some(found)) => w.end_request(&mut requests[found], status),
+            Some(Some(found)) => w.end_one(&mut requests[found], status),
             Some(None) => {
                 put_status(status, empty_status());
                 Ok(())

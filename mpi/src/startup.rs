@@ -49,7 +49,7 @@ fn join(layout: Place) {
     let transport = connect(rank, ranks)
         .unwrap_or_else(|error| world::end(1, &format!("rank {rank} cannot reach its relay: {error}")));
     // Handlers of error, attributes and the like are native: so is the communicator under the program's handle.
-    let engine = crate::create::engine(handles().world);
+    let engine = crate::collective::engine(handles().world);
     world::set(Some(World::new(layout, rank, transport)));
     let world = world::get().expect("set above");
     let members = (0..ranks as u32).collect();
@@ -57,10 +57,38 @@ fn join(layout: Place) {
     if world.carry_out(crate::collective::barrier(world, comm)).is_err() {
         world::end(1, "the groups could not meet");
     }
+    leave_at_the_end();
 }
 
-fn capped(level: *mut Int) {
-    put(level, take(level).min(MPI_THREAD_SERIALIZED as Int));
+/// MPI ends with what attributes of `MPI_COMM_SELF` ask for, the last one set first. Ours is the first one: while the program's
+/// are asked, MPI is still at work over all groups.
+fn leave_at_the_end() {
+    let (mut keyval, nothing) = (0, std::ptr::null_mut());
+    native().MPI_Comm_create_keyval(Some(not_copied), Some(leave), &mut keyval, nothing);
+    native().MPI_Comm_set_attr(handles().own, keyval, nothing);
+}
+
+/// Keeps the attribute from duplicates.
+extern "C" fn not_copied(_: MPI_Comm, _: Int, _: *mut c_void, _: *mut c_void, _: *mut c_void, flag: *mut Int) -> Int {
+    put(flag, 0);
+    MPI_SUCCESS
+}
+
+/// All ranks have come to the end: each leaves its relay.
+extern "C" fn leave(_: MPI_Comm, _: Int, _: *mut c_void, _: *mut c_void) -> Int {
+    let Some(w) = world::get() else { return MPI_SUCCESS };
+    enter("MPI_Finalize", None, || {
+        let comm = w.find(handles().world).expect("the world lives to the end");
+        w.carry_out(crate::collective::barrier(w, comm.clone()))?;
+        w.outcomes.flush(w);
+        if let Err(error) = w.transport.finish() {
+            world::lost("the relay could not be left", &error);
+        }
+        w.free_deferred(u64::MAX);
+        world::aside(|| native().MPI_Comm_free(&mut { comm.engine }));
+        world::set(None);
+        Ok(())
+    })
 }
 
 export! {
@@ -73,36 +101,18 @@ export! {
         let Some(layout) = layout() else {
             return check(native().MPI_Init_thread(argc, argv, required, provided));
         };
-        check(native().MPI_Init_thread(argc, argv, required.min(MPI_THREAD_SERIALIZED as Int), provided))?;
-        capped(provided);
-        if required > MPI_THREAD_SERIALIZED as Int {
-            fallback::note("it asks for MPI_THREAD_MULTIPLE, which is not served between nodes");
-        }
+        check(native().MPI_Init_thread(argc, argv, required, provided))?;
         join(layout);
+        world::get().expect("joined").has_threads.set(take(provided) == MPI_THREAD_MULTIPLE as Int);
         Ok(())
     };
-    fn MPI_Query_thread(provided: *mut Int) => |_w| {
-        check(native().MPI_Query_thread(provided))?;
-        capped(provided);
-        Ok(())
-    };
-    fn MPI_Finalize() => |w| {
-        let comm = w.find(handles().world).expect("the world lives to the end");
-        w.carry_out(crate::collective::barrier(w, comm.clone()))?;
-        w.outcomes.flush(w);
-        if let Err(error) = w.transport.finish() {
-            world::lost("the relay could not be left", &error);
-        }
-        native().MPI_Comm_free(&mut { comm.engine });
-        world::set(None);
-        check(native().MPI_Finalize())
-    };
+    fn MPI_Finalize() => |_w| check(native().MPI_Finalize());
     fn MPI_Abort(comm: MPI_Comm, errorcode: Int) => |w| {
         w.transport.abort(errorcode);
         check(native().MPI_Abort(comm, errorcode))
     };
     fn MPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut Int) => |w| {
         w.progress();
-        check(native().MPI_Buffer_detach(buffer_addr, size))
+        check(world::aside(|| native().MPI_Buffer_detach(buffer_addr, size)))
     };
 }

@@ -15,7 +15,7 @@ use mpi_relay::transport::Transport;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Everything that this rank keeps between two calls.
 pub struct World {
@@ -43,8 +43,9 @@ pub struct World {
     pub duplicates: Cell<usize>,
     /// How often a group of processes has created a communicator without their parent's others.
     pub created: RefCell<HashMap<u64, u64>>,
-    /// Synchronous sends whose receiver has not begun, by number.
-    pub synchronous: RefCell<HashMap<u32, Rc<Operation>>>,
+    /// Synchronous sends whose receiver has not begun, by number; `None` where it has, and the send has not been executed
+    /// again since a restore.
+    pub synchronous: RefCell<HashMap<u32, Option<Rc<Operation>>>>,
     /// The number of the last synchronous send.
     pub last_synchronous: Cell<u32>,
     /// What drives messages and collectives.
@@ -55,6 +56,8 @@ pub struct World {
     pub files: Files,
     /// Windows.
     pub windows: Windows,
+    /// Whether the native library serves several threads at once.
+    pub has_threads: Cell<bool>,
     /// The value of the attribute `MPI_UNIVERSE_SIZE`.
     pub universe: Box<Int>,
 }
@@ -82,6 +85,7 @@ impl World {
             outcomes: Outcomes::default(),
             files: Files::default(),
             windows: Windows::default(),
+            has_threads: Cell::default(),
             universe,
         }
     }
@@ -104,8 +108,7 @@ impl World {
     /// Makes a communicator known; messages that came before it are handed to it.
     pub fn register(&self, comm: Comm) -> Rc<Comm> {
         let comm = Rc::new(comm);
-        self.comms.borrow_mut().insert(comm.handle, comm.clone());
-        self.contexts.borrow_mut().insert(comm.context, Rc::downgrade(&comm));
+        self.keep(comm.clone());
         for lane in 0..2 {
             if let Some(messages) = self.early.borrow_mut().remove(&(comm.context | lane)) {
                 comm.lanes[lane as usize].unexpected.borrow_mut().extend(messages);
@@ -114,11 +117,20 @@ impl World {
         comm
     }
 
+    /// Knows a communicator under its handle and its context.
+    pub fn keep(&self, comm: Rc<Comm>) {
+        self.contexts.borrow_mut().insert(comm.context, Rc::downgrade(&comm));
+        self.comms.borrow_mut().insert(comm.handle, comm);
+    }
+
     /// Forgets the communicator under a handle, which its owner has freed.
     pub fn forget(&self, handle: MPI_Comm) -> Option<Rc<Comm>> {
         self.thin.borrow_mut().remove(&handle);
         let gone = self.comms.borrow_mut().remove(&handle)?;
-        self.contexts.borrow_mut().remove(&gone.context);
+        // Operations that are under way there come to their end.
+        if Rc::strong_count(&gone) == 1 {
+            self.contexts.borrow_mut().remove(&gone.context);
+        }
         Some(gone)
     }
 
@@ -135,25 +147,36 @@ impl World {
 
 static WORLD: AtomicPtr<World> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Whether a native function is at work that calls MPI itself, of this group alone.
-static BYPASSED: AtomicBool = AtomicBool::new(false);
+thread_local! {
+    /// Whether a native function is at work in this thread that calls MPI itself, of this group alone.
+    static BYPASSED: Cell<bool> = const { Cell::new(false) };
+}
 
-/// Calls a native function that calls MPI itself under its public names, as ROMIO does: those calls are native.
+/// Calls a native function that may wait for other ranks: other threads of this one come in meanwhile.
+pub fn aside(call: impl FnOnce() -> Int) -> Int {
+    match get() {
+        Some(world) => world.progress.outside(call),
+        None => call(),
+    }
+}
+
+/// The same for one that calls MPI itself under its public names, as ROMIO does: those calls are native.
 pub fn natively(call: impl FnOnce() -> Int) -> Int {
-    let before = BYPASSED.swap(true, Ordering::Relaxed);
-    let code = call();
-    BYPASSED.store(before, Ordering::Relaxed);
-    code
+    aside(|| {
+        let before = BYPASSED.replace(true);
+        let code = call();
+        BYPASSED.set(before);
+        code
+    })
 }
 
 /// This rank's world, or `None` if the program does not run over groups, before `MPI_Init` and after `MPI_Finalize`.
 #[inline]
 pub fn get() -> Option<&'static World> {
-    if BYPASSED.load(Ordering::Relaxed) {
+    if BYPASSED.get() {
         return None;
     }
-    // SAFETY: set once from a leaked box and never freed. One thread at a time is inside MPI: the thread level is
-    // capped at MPI_THREAD_SERIALIZED, which makes it the program's duty.
+    // SAFETY: set once from a leaked box and never freed. `World::enter` lets one thread at a time use it.
     unsafe { WORLD.load(Ordering::Acquire).as_ref() }
 }
 

@@ -3,9 +3,9 @@
 //! The limit counts all processes and threads of the user on the node, also those of a job's own program and of other
 //! jobs. `std::thread::spawn` panics where it is reached for a moment, which would end what protects the job.
 
-mod guard;
+mod reentrant;
 
-pub use guard::{Guard, Inside};
+pub use reentrant::{Inside, Reentrant};
 
 use std::io;
 use std::sync::mpsc::channel;

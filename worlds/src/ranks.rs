@@ -24,6 +24,10 @@ pub const RANKS: &str = "JOULEPOINT_MPI_RANKS";
 /// Socket of the relay, for the library.
 pub const SOCKET: &str = "JOULEPOINT_MPI_RELAY";
 
+/// Where several groups write to the same files: Open MPI neither reads and writes back what lies between a rank's own bytes, nor
+/// uses its way to write together that does, whatever the user or the site has chosen.
+const FILES: [(&str, &str); 2] = [("OMPI_MCA_fbtl_posix_write_datasieving", "0"), ("OMPI_MCA_fcoll", "^two_phase")];
+
 /// Which of the groups of ranks this one is, for the library.
 const GROUP: &str = "JOULEPOINT_MPI_GROUP";
 
@@ -315,6 +319,9 @@ impl Ranks {
                 // Behind the user's: a tool calls MPI's functions by their profiling names, and those are ours.
                 ("LD_PRELOAD".to_string(), format!("${{LD_PRELOAD:+$LD_PRELOAD:}}{library}")),
             ]);
+            if family == Family::OpenMpi {
+                all.extend(FILES.map(|(name, value)| (name.to_string(), quoted(value))));
+            }
         }
         all.extend(self.group.map(|group| (GROUP.to_string(), group.to_string())));
         let words: Vec<String> = all.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -399,7 +406,14 @@ mod tests {
         assert_eq!((ranks.count, ranks.group, ranks.world.as_deref()), (2, Some(1), Some("0-1/2-3/4")));
         assert_eq!(ranks.relay, Some("/tmp/j/a.1.g1.socket".into()));
         let line = ranks.line(&environment, Family::OpenMpi);
-        for part in ["SLURM_NTASKS='5'", "SLURM_GTIDS=2,3", "SLURM_PROCID=$((2+", "TASKS_PER_NODE='2,2,1'", "GROUP=1"] {
+        for part in [
+            "SLURM_NTASKS='5'",
+            "SLURM_GTIDS=2,3",
+            "SLURM_PROCID=$((2+",
+            "TASKS_PER_NODE='2,2,1'",
+            "GROUP=1",
+            "fcoll='^two_phase'",
+        ] {
             assert!(line.contains(part), "{part}: {line}");
         }
         assert!(!line.contains("SLURM_NTASKS_PER_NODE"), "{line}");

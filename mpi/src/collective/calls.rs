@@ -153,35 +153,22 @@ collectives! {
 }
 
 /// Frees what nonblocking collectives may still use once they are over.
-fn when_over(world: W, free: impl FnOnce() + 'static) {
-    world.defer(Box::new(free));
+fn when_over<T: Copy + 'static>(world: W, at: *mut T, nothing: T, free: impl Fn(*mut T) -> Int + 'static) -> Res {
+    if !world.collectives_pending() {
+        return check(free(at));
+    }
+    let mut freed = take(at);
+    put(at, nothing);
+    world.defer(Box::new(move || _ = free(&raw mut freed)));
+    Ok(())
 }
 
 mod freed {
     use super::*;
     export! {
-        fn MPI_Op_free(op: *mut MPI_Op) => |w| {
-            if !w.collectives_pending() {
-                return check(native().MPI_Op_free(op));
-            }
-            let mut freed = take(op);
-            put(op, handles().no_op);
-            when_over(w, move || {
-                native().MPI_Op_free(&mut freed);
-            });
-            Ok(())
-        };
-        fn MPI_Type_free(datatype: *mut MPI_Datatype) => |w| {
-            if !w.collectives_pending() {
-                return check(native().MPI_Type_free(datatype));
-            }
-            let mut freed = take(datatype);
-            put(datatype, handles().no_type);
-            when_over(w, move || {
-                native().MPI_Type_free(&mut freed);
-            });
-            Ok(())
-        };
+        fn MPI_Op_free(op: *mut MPI_Op) => |w| when_over(w, op, handles().no_op, |op| native().MPI_Op_free(op));
+        fn MPI_Type_free(datatype: *mut MPI_Datatype) => |w|
+            when_over(w, datatype, handles().no_type, |datatype| native().MPI_Type_free(datatype));
     }
 }
 pub use freed::EXPORTED as FREED;

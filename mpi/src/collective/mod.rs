@@ -19,7 +19,9 @@ use crate::communicator::{Comm, Lane};
 use crate::datatype::{Held, Part, extent};
 use crate::operation::{Mode, Operation, Role};
 use crate::progress::{complete, complete_native};
-use crate::world::World;
+use crate::world::{World, aside};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::future::Future;
 use std::rc::Rc;
@@ -30,12 +32,28 @@ pub use rooted::barrier;
 /// This rank's world, as a collective keeps it.
 pub type W = &'static World;
 
+/// A native communicator for collectives, of the same members; a split calls no attribute functions.
+pub fn engine(handle: MPI_Comm) -> MPI_Comm {
+    let mut engine = handles().no_comm;
+    aside(|| native().MPI_Comm_split(handle, 0, 0, &mut engine));
+    returning(engine)
+}
+
+/// Has a communicator of ours return its errors: they are for the handler of the program's own.
+pub fn returning(engine: MPI_Comm) -> MPI_Comm {
+    if engine != handles().no_comm {
+        native().MPI_Comm_set_errhandler(engine, handles().errors_return);
+    }
+    engine
+}
+
 /// So many collectives of a communicator have tags of their own.
 const TURNS: u64 = 1024;
 /// So many tags has a collective.
 const TAGS: Int = 64;
-/// The tag of messages of those who meet: of no collective, and of no two leaders (`calls::direct`).
-const MEETING_TAG: Int = 2 * TURNS as Int * TAGS;
+/// The first of so many tags of messages of those who meet: of no collective, and of no two leaders (`calls::direct`).
+const MEETING_TAG: Int = 4 * TURNS as Int * TAGS;
+const MEETINGS: u64 = 1 << 16;
 
 /// A collective's place in the order of its communicator's.
 pub struct Turn {
@@ -106,8 +124,8 @@ pub fn meet(world: W, comm: MPI_Comm) {
 }
 
 /// The same of those of `ranks` that are in this group, of which each calls: a dissemination barrier of messages that no
-/// receive of the program's can match.
-pub fn meet_some(world: W, ranks: &[u32]) -> Res {
+/// receive of the program's can match. Threads may meet others at the same time: the call's own tag tells them apart.
+pub fn meet_some(world: W, ranks: &[u32], tag: Int) -> Res {
     world.outcomes.flush(world);
     let mut members: Vec<Int> = ranks.iter().filter_map(|rank| world.layout.native(*rank)).collect();
     members.sort_unstable();
@@ -116,15 +134,17 @@ pub fn meet_some(world: W, ranks: &[u32]) -> Res {
     else {
         return Ok(());
     };
-    let (mut nothing, byte, tag) = ([0u8; 0], handles().byte, MEETING_TAG);
+    let bytes: Vec<u8> = members.iter().flat_map(|rank| rank.to_le_bytes()).collect();
+    let which = xxhash_rust::xxh3::xxh3_64_with_seed(&bytes, tag as u64) % MEETINGS;
+    let (mut nothing, byte, tag) = ([0u8; 0], handles().byte, MEETING_TAG + which as Int);
     let mut step = 1;
     while step < members.len() {
         let (to, from) = (members[(at + step) % members.len()], members[(at + members.len() - step) % members.len()]);
         let (mut come, mut gone) = (handles().no_request, handles().no_request);
-        check(native().MPI_Irecv(nothing.as_mut_ptr().cast(), 0, byte, from, tag, whole.engine, &mut come))?;
-        check(native().MPI_Isend(nothing.as_ptr().cast(), 0, byte, to, tag, whole.engine, &mut gone))?;
-        check(world.wait_native(&mut come, no_status()))?;
-        check(world.wait_native(&mut gone, no_status()))?;
+        untold(native().MPI_Irecv(nothing.as_mut_ptr().cast(), 0, byte, from, tag, whole.engine, &mut come))?;
+        untold(native().MPI_Isend(nothing.as_ptr().cast(), 0, byte, to, tag, whole.engine, &mut gone))?;
+        untold(world.wait_native(&mut come, no_status()))?;
+        untold(world.wait_native(&mut gone, no_status()))?;
         step *= 2;
     }
     Ok(())
@@ -182,7 +202,7 @@ fn in_place(part: &Part) -> bool {
 /// Broadcasts within this group from rank `root` of the native communicator.
 async fn native_bcast(at: &Comm, part: Part, root: Int) -> Res {
     let mut request = handles().no_request;
-    check(native().MPI_Ibcast(part.at, part.count, part.datatype, root, at.engine, &mut request))?;
+    untold(native().MPI_Ibcast(part.at, part.count, part.datatype, root, at.engine, &mut request))?;
     complete_native(request).await
 }
 
@@ -195,7 +215,7 @@ pub async fn gather(at: Rc<Comm>) -> Res {
 /// Waits for all members in this group.
 async fn native_barrier(at: &Comm) -> Res {
     let mut request = handles().no_request;
-    check(native().MPI_Ibarrier(at.engine, &mut request))?;
+    untold(native().MPI_Ibarrier(at.engine, &mut request))?;
     complete_native(request).await
 }
 
@@ -203,4 +223,40 @@ fn check_root(at: &Comm, root: Int) -> Res {
     let members = 0..at.peers().len() as Int;
     let inter = at.remote.is_some() && (root == MPI_ROOT || root == MPI_PROC_NULL);
     if members.contains(&root) || inter { Ok(()) } else { fail(MPI_ERR_ROOT) }
+}
+
+/// Files, or windows, of ranks of this group alone, by their handle: native, with a communicator of ours on which those ranks meet.
+#[derive(Default)]
+pub struct Within(RefCell<HashMap<usize, MPI_Comm>>);
+
+impl Within {
+    /// Opens one natively, with those of `comm`; `handle` tells its handle then.
+    pub fn open(&self, world: W, comm: MPI_Comm, call: impl FnOnce() -> Int, handle: impl FnOnce() -> usize) -> Res {
+        meet(world, comm);
+        // Before what may fail on some ranks only.
+        let engine = (comm != handles().own).then(|| engine(comm));
+        let code = call();
+        match engine {
+            Some(engine) if code == MPI_SUCCESS => drop(self.0.borrow_mut().insert(handle(), engine)),
+            Some(mut engine) => {
+                aside(|| native().MPI_Comm_free(&mut engine));
+            }
+            None => {}
+        }
+        check(code)
+    }
+
+    /// Its ranks come, so that none of them waits in a native call for one who is kept up by another group.
+    pub fn meet(&self, world: W, handle: usize) {
+        let engine = self.0.borrow().get(&handle).copied();
+        engine.into_iter().for_each(|engine| meet(world, engine));
+    }
+
+    /// Forgets one that is about to be closed.
+    pub fn close(&self, handle: usize) {
+        let engine = self.0.borrow_mut().remove(&handle);
+        if let Some(mut engine) = engine {
+            aside(|| native().MPI_Comm_free(&mut engine));
+        }
+    }
 }

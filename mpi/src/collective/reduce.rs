@@ -80,7 +80,7 @@ async fn reduce_in(world: W, turn: &Turn, what: Reduction) -> Res<Option<Scratch
     let own = what.scratch();
     let mut request = handles().no_request;
     let Reduction { count, datatype, op, .. } = what;
-    check(native().MPI_Ireduce(what.own().at, own.part().at, count, datatype, op, 0, at.engine, &mut request))?;
+    untold(native().MPI_Ireduce(what.own().at, own.part().at, count, datatype, op, 0, at.engine, &mut request))?;
     complete_native(request).await?;
     if at.own_group()[0] != at.rank {
         return Ok(None);

@@ -96,7 +96,8 @@ fn seek(world: W, file: MPI_File, of: &Open, offset: MPI_Offset, whence: Int) ->
 export! {
     fn MPI_File_set_view(file: MPI_File, disp: MPI_Offset, etype: MPI_Datatype, filetype: MPI_Datatype, datarep: *const c_char, info: MPI_Info) => |w| {
         crate::file::gather(w, file)?;
-        check(natively(|| native().MPI_File_set_view(file, disp, etype, filetype, datarep, info)))?;
+        let set = |info| native().MPI_File_set_view(file, disp, etype, filetype, datarep, info);
+        crate::file::with_hints(w.files.spanning(file), info, set)?;
         if let Some(of) = w.files.of(file) {
             of.pointer.at.set(0);
             of.pointer.element_bytes.set(size(etype));
@@ -105,49 +106,48 @@ export! {
     };
     fn MPI_File_seek_shared(file: MPI_File, offset: MPI_Offset, whence: Int) => |w| match w.files.of(file) {
         Some(of) => seek(w, file, &of, offset, whence),
-        None => check(native().MPI_File_seek_shared(file, offset, whence)),
+        None => check(natively(|| native().MPI_File_seek_shared(file, offset, whence))),
     };
     fn MPI_File_get_position_shared(file: MPI_File, offset: *mut MPI_Offset) => |w| match w.files.of(file) {
         Some(of) => {
             put(offset, of.pointer.at.get());
             Ok(())
         }
-        None => check(native().MPI_File_get_position_shared(file, offset)),
+        None => check(natively(|| native().MPI_File_get_position_shared(file, offset))),
     };
-    fn MPI_File_read_ordered(file: MPI_File, buf: *mut c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status) => |w| {
-        check(match place(w, file, count, datatype)? {
-            Some(at) => natively(|| native().MPI_File_read_at_all(file, at, buf, count, datatype, status)),
-            None => native().MPI_File_read_ordered(file, buf, count, datatype, status),
-        })
+}
+
+/// Calls that all ranks make in order: each at its own place where several groups have the file open.
+macro_rules! in_order {
+    ($($name:ident $at_all:ident($buf:ty $(, $status:ident)?);)* / $($end:ident $all_end:ident($ended:ty);)*) => {
+        mod in_order {
+            use super::*;
+            export! {
+                $(fn $name(file: MPI_File, buf: $buf, count: Int, datatype: MPI_Datatype $(, $status: *mut MPI_Status)?) => |w| {
+                    let at = place(w, file, count, datatype)?;
+                    check(natively(|| match at {
+                        Some(at) => native().$at_all(file, at, buf, count, datatype $(, $status)?),
+                        None => native().$name(file, buf, count, datatype $(, $status)?),
+                    }))
+                };)*
+                $(fn $end(file: MPI_File, buf: $ended, status: *mut MPI_Status) => |w| {
+                    let spans = w.files.spanning(file);
+                    check(natively(|| match spans {
+                        true => native().$all_end(file, buf, status),
+                        false => native().$end(file, buf, status),
+                    }))
+                };)*
+            }
+        }
+        pub use in_order::EXPORTED as IN_ORDER;
     };
-    fn MPI_File_write_ordered(file: MPI_File, buf: *const c_void, count: Int, datatype: MPI_Datatype, status: *mut MPI_Status) => |w| {
-        check(match place(w, file, count, datatype)? {
-            Some(at) => natively(|| native().MPI_File_write_at_all(file, at, buf, count, datatype, status)),
-            None => native().MPI_File_write_ordered(file, buf, count, datatype, status),
-        })
-    };
-    fn MPI_File_read_ordered_begin(file: MPI_File, buf: *mut c_void, count: Int, datatype: MPI_Datatype) => |w| {
-        check(match place(w, file, count, datatype)? {
-            Some(at) => natively(|| native().MPI_File_read_at_all_begin(file, at, buf, count, datatype)),
-            None => native().MPI_File_read_ordered_begin(file, buf, count, datatype),
-        })
-    };
-    fn MPI_File_write_ordered_begin(file: MPI_File, buf: *const c_void, count: Int, datatype: MPI_Datatype) => |w| {
-        check(match place(w, file, count, datatype)? {
-            Some(at) => natively(|| native().MPI_File_write_at_all_begin(file, at, buf, count, datatype)),
-            None => native().MPI_File_write_ordered_begin(file, buf, count, datatype),
-        })
-    };
-    fn MPI_File_read_ordered_end(file: MPI_File, buf: *mut c_void, status: *mut MPI_Status) => |w| {
-        check(match w.files.of(file) {
-            Some(_) => natively(|| native().MPI_File_read_at_all_end(file, buf, status)),
-            None => native().MPI_File_read_ordered_end(file, buf, status),
-        })
-    };
-    fn MPI_File_write_ordered_end(file: MPI_File, buf: *const c_void, status: *mut MPI_Status) => |w| {
-        check(match w.files.of(file) {
-            Some(_) => natively(|| native().MPI_File_write_at_all_end(file, buf, status)),
-            None => native().MPI_File_write_ordered_end(file, buf, status),
-        })
-    };
+}
+in_order! {
+    MPI_File_read_ordered MPI_File_read_at_all(*mut c_void, status);
+    MPI_File_write_ordered MPI_File_write_at_all(*const c_void, status);
+    MPI_File_read_ordered_begin MPI_File_read_at_all_begin(*mut c_void);
+    MPI_File_write_ordered_begin MPI_File_write_at_all_begin(*const c_void);
+    /
+    MPI_File_read_ordered_end MPI_File_read_at_all_end(*mut c_void);
+    MPI_File_write_ordered_end MPI_File_write_at_all_end(*const c_void);
 }

@@ -79,8 +79,9 @@ impl Window {
             return fail(MPI_ERR_OP);
         }
         // What is only written over may be of any type.
-        let leaf = if operation == handles().replace { Ok(handles().byte) } else { datatype::leaf(place.datatype) };
-        Ok(Combine { operation: operation_number(operation), leaf: type_number(leaf?) })
+        let leaf = if operation == handles().replace { Some(handles().byte) } else { datatype::leaf(place.datatype) };
+        let leaf = leaf.map_or_else(|| fail(MPI_ERR_TYPE), Ok)?;
+        Ok(Combine { operation: operation_number(operation), leaf: type_number(leaf) })
     }
 
     fn accumulate(&self, world: W, from: Part, place: &Place, operation: MPI_Op) -> Res<Begun> {

@@ -1,11 +1,13 @@
 //! When what was begun is done, and who may access whose memory: fences, post and start, locks, flushes.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use super::{Window, told};
+use super::{Window, key, told};
 use crate::abi::*;
 use crate::border::*;
 use crate::collective::{self, W};
+use crate::group::with_native;
 use crate::outcome::TEST;
+use crate::world::aside;
 use mpi_windows::Word;
 use mpi_windows::target::Asked;
 
@@ -21,9 +23,14 @@ impl Window {
         asked.into_iter().for_each(|(from, word, bytes)| self.carry_out(world, from, word, &bytes));
     }
 
-    fn fence(&self, world: W, assert: Int) -> Res {
+    /// All that all ranks have asked of each other is done.
+    pub(super) fn complete_all(&self, world: W) -> Res {
         self.flush(world, |_| true, true)?;
-        world.carry_out(collective::barrier(world, self.comm.clone()))?;
+        world.carry_out(collective::barrier(world, self.comm.clone()))
+    }
+
+    fn fence(&self, world: W, assert: Int) -> Res {
+        self.complete_all(world)?;
         let asked = self.target.borrow_mut().fenced();
         self.carry_out_all(world, asked);
         self.origin.borrow_mut().fenced(assert & MPI_MODE_NOSUCCEED as Int == 0);
@@ -131,8 +138,8 @@ export! {
     fn MPI_Win_fence(assert: Int, win: MPI_Win) => |w| match w.windows.find(win) {
         Some(at) => told(win, at.fence(w, assert)),
         None => {
-            w.windows.meet(w, win);
-            check(native().MPI_Win_fence(assert, win))
+            w.windows.of_one.meet(w, key(win));
+            check(aside(|| native().MPI_Win_fence(assert, win)))
         }
     };
     fn MPI_Win_post(group: MPI_Group, assert: Int, win: MPI_Win) => |w| match w.windows.find(win) {
@@ -140,14 +147,14 @@ export! {
             let _ = assert;
             told(win, at.post(w, group))
         }
-        None => natively(w, group, |group| native().MPI_Win_post(group, assert, win)),
+        None => with_native(w, &w.group(group)?, |group| native().MPI_Win_post(group, assert, win)),
     };
     fn MPI_Win_start(group: MPI_Group, assert: Int, win: MPI_Win) => |w| match w.windows.find(win) {
         Some(at) => {
             let _ = assert;
             told(win, at.start(w, group))
         }
-        None => natively(w, group, |group| native().MPI_Win_start(group, assert, win)),
+        None => with_native(w, &w.group(group)?, |group| native().MPI_Win_start(group, assert, win)),
     };
     fn MPI_Win_complete(win: MPI_Win) window win => |w, at| at.complete(w);
     fn MPI_Win_wait(win: MPI_Win) => |w| match w.windows.find(win) {
@@ -193,12 +200,4 @@ export! {
         w.progress();
         Ok(())
     };
-}
-
-/// The call on a native window: groups of processes are ours, as those of all calls.
-fn natively(world: W, group: MPI_Group, call: impl FnOnce(MPI_Group) -> Int) -> Res {
-    let mut group = crate::group::native_group(world, &world.group(group)?);
-    let code = call(group);
-    native().MPI_Group_free(&mut group);
-    check(code)
 }

@@ -1,12 +1,12 @@
 //! Windows begin and end.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use super::{Window, Windows, key};
+use super::{Window, key};
 use crate::abi::*;
 use crate::border::*;
 use crate::collective::{self, W};
 use crate::communicator::Comm;
-use crate::world;
+use crate::world::aside;
 use mpi_windows::{Origin, Target};
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -15,11 +15,47 @@ use std::rc::Rc;
 /// Tells the context of a window's communicator from those of others of the same parent.
 const CONTEXT: u64 = 4 << 40;
 
-/// A rank's part of a new window.
-struct Own {
-    base: *mut c_void,
-    /// Bytes, and bytes of a unit of displacement; none where places are addresses.
-    part: Option<(MPI_Aint, Int)>,
+/// How a window came to be, as `MPI_WIN_CREATE_FLAVOR` tells it, in each ABI.
+const CREATED: Int = 1;
+const ALLOCATED: Int = 2;
+const DYNAMIC: Int = 3;
+
+/// A rank's part of a window, as its attributes tell it.
+pub(super) struct Own {
+    /// Where it begins; null where places are addresses.
+    pub(super) base: *mut c_void,
+    bytes: MPI_Aint,
+    /// Bytes of a unit of displacement.
+    unit: Int,
+    flavor: Int,
+}
+
+/// Makes a window of ours on `comm`, if it is of several groups, or the native library has none for several threads at once:
+/// so it is with Open MPI without a network.
+fn ours(world: W, comm: MPI_Comm, make: impl FnOnce(&Rc<Comm>) -> Res) -> Option<Res> {
+    if let Some(at) = world.find(comm) {
+        return Some(make(&at));
+    }
+    let thin = world.find_any(comm).filter(|_| stands_in(world))?;
+    collective::meet(world, comm);
+    let engine = crate::collective::engine(comm);
+    let at = Rc::new(Comm::new(world, (comm, engine), thin.next_context(CONTEXT), thin.members.clone(), None));
+    let end = make(&at);
+    aside(|| native().MPI_Comm_free(&mut { engine }));
+    Some(end)
+}
+
+fn stands_in(world: W) -> bool {
+    cfg!(not(feature = "mpich")) && world.has_threads.get()
+}
+
+/// This rank's own part of a window, natively: `call`, or what stands in for it where the native library has none such.
+fn own_part(world: W, info: MPI_Info, win: *mut MPI_Win, call: impl FnOnce() -> Int) -> Int {
+    if !stands_in(world) {
+        return call();
+    }
+    let mut nothing: *mut c_void = std::ptr::null_mut();
+    native().MPI_Win_allocate(0, 1, info, handles().own, (&raw mut nothing).cast(), win)
 }
 
 /// Makes a window of all ranks; `native` makes this rank's own part of it, as a window of its own, under `win`.
@@ -28,19 +64,18 @@ fn make(world: W, at: &Rc<Comm>, win: *mut MPI_Win, native_part: impl FnOnce() -
         return fail(MPI_ERR_COMM);
     }
     // A lock goes to who asks first, and what a restored rank is asked again comes at another time.
-    if let Err(error) = world.transport.varies() {
-        world::lost("the relay cannot be told of a window", &error);
-    }
+    world.vary();
     world.carry_out(collective::gather(at.clone()))?;
     crate::create::settle(world);
-    let handle = crate::create::engine(at.handle);
-    let engine = crate::create::engine(handle);
+    let handle = crate::collective::engine(at.handle);
+    let engine = crate::collective::engine(handle);
     let comm = Comm::new(world, (handle, engine), at.next_context(CONTEXT), at.members.clone(), None);
     let comm = world.register(comm);
     let (code, own) = native_part();
-    let (bytes, unit) = own.part.unwrap_or((0, 0));
+    // A unit of none tells that places are addresses.
+    let unit = if own.flavor == DYNAMIC { 0 } else { own.unit };
     #[allow(clippy::unnecessary_cast, reason = "MPI_Aint is another type in each ABI")]
-    let bytes = bytes as i64;
+    let bytes = own.bytes as i64;
     let told = collective::gather_words(world, at, &[code, unit, bytes as Int, (bytes >> 32) as Int])?;
     let of = |rank: usize, word: usize| told[4 * rank + word];
     if let Some(failed) = (0..at.size()).map(|rank| of(rank, 0)).find(|code| *code != MPI_SUCCESS) {
@@ -57,7 +92,7 @@ fn make(world: W, at: &Rc<Comm>, win: *mut MPI_Win, native_part: impl FnOnce() -
     let ranks = at.size();
     let window = Window {
         comm,
-        base: own.base.cast(),
+        own,
         parts: (0..ranks).map(part).collect(),
         target: RefCell::new(Target::new(ranks)),
         origin: RefCell::new(Origin::new(ranks)),
@@ -71,30 +106,13 @@ fn make(world: W, at: &Rc<Comm>, win: *mut MPI_Win, native_part: impl FnOnce() -
 /// Gives a window's communicator up.
 fn end(world: W, comm: &Comm) {
     world.forget(comm.handle);
-    native().MPI_Comm_free(&mut { comm.engine });
-    native().MPI_Comm_free(&mut { comm.handle });
-}
-
-impl Windows {
-    /// All ranks of a native window come, so that none of them waits in a native call for one who is kept up by another group.
-    pub(super) fn meet(&self, world: W, win: MPI_Win) {
-        let of = self.of_one.borrow().get(&key(win)).copied();
-        of.into_iter().for_each(|comm| collective::meet(world, comm));
-    }
+    aside(|| native().MPI_Comm_free(&mut { comm.engine }));
+    aside(|| native().MPI_Comm_free(&mut { comm.handle }));
 }
 
 /// Makes a window of this group's ranks, which is native.
-fn make_native(world: W, comm: MPI_Comm, win: *mut MPI_Win, native_window: impl FnOnce() -> Int) -> Res {
-    collective::meet(world, comm);
-    // Before what may fail on some ranks only.
-    let mut engine = (comm != handles().own).then(|| crate::create::engine(comm));
-    let code = native_window();
-    match &mut engine {
-        Some(engine) if code == MPI_SUCCESS => drop(world.windows.of_one.borrow_mut().insert(key(take(win)), *engine)),
-        Some(engine) => drop(check(native().MPI_Comm_free(engine))),
-        None => {}
-    }
-    check(code)
+fn make_native(world: W, comm: MPI_Comm, win: *mut MPI_Win, call: impl FnOnce() -> Int) -> Res {
+    world.windows.of_one.open(world, comm, || aside(call), || key(take(win)))
 }
 
 fn check_size(size: MPI_Aint, unit: Int) -> Res {
@@ -107,13 +125,14 @@ fn check_size(size: MPI_Aint, unit: Int) -> Res {
 
 export! {
     fn MPI_Win_create(base: *mut c_void, size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) => |w| {
-        let Some(at) = w.find(comm) else {
-            return make_native(w, comm, win, || native().MPI_Win_create(base, size, disp_unit, info, comm, win));
-        };
-        told_by(comm, check_size(size, disp_unit).and_then(|()| make(w, &at, win, || {
-            let code = native().MPI_Win_create(base, size, disp_unit, info, handles().own, win);
-            (code, Own { base, part: Some((size, disp_unit)) })
-        })))
+        let made = ours(w, comm, |at| check_size(size, disp_unit).and_then(|()| make(w, at, win, || {
+            let code = own_part(w, info, win, || native().MPI_Win_create(base, size, disp_unit, info, handles().own, win));
+            (code, Own { base, bytes: size, unit: disp_unit, flavor: CREATED })
+        })));
+        match made {
+            Some(end) => told_by(comm, end),
+            None => make_native(w, comm, win, || native().MPI_Win_create(base, size, disp_unit, info, comm, win)),
+        }
     };
     fn MPI_Win_allocate(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) => |w| {
         let Some(at) = w.find(comm) else {
@@ -122,7 +141,7 @@ export! {
         told_by(comm, check_size(size, disp_unit).and_then(|()| make(w, &at, win, || {
             let code = native().MPI_Win_allocate(size, disp_unit, info, handles().own, baseptr, win);
             let base = if code == MPI_SUCCESS { take(baseptr.cast::<*mut c_void>()) } else { std::ptr::null_mut() };
-            (code, Own { base, part: Some((size, disp_unit)) })
+            (code, Own { base, bytes: size, unit: disp_unit, flavor: ALLOCATED })
         })))
     };
     fn MPI_Win_allocate_shared(size: MPI_Aint, disp_unit: Int, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win) => |w| {
@@ -132,28 +151,38 @@ export! {
         make_native(w, comm, win, || native().MPI_Win_allocate_shared(size, disp_unit, info, comm, baseptr, win))
     };
     fn MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) => |w| {
-        let Some(at) = w.find(comm) else {
-            return make_native(w, comm, win, || native().MPI_Win_create_dynamic(info, comm, win));
+        let made = ours(w, comm, |at| make(w, at, win, || {
+            let code = own_part(w, info, win, || native().MPI_Win_create_dynamic(info, handles().own, win));
+            (code, Own { base: std::ptr::null_mut(), bytes: 0, unit: 1, flavor: DYNAMIC })
+        }));
+        match made {
+            Some(end) => told_by(comm, end),
+            None => make_native(w, comm, win, || native().MPI_Win_create_dynamic(info, comm, win)),
+        }
+    };
+    fn MPI_Win_get_attr(win: MPI_Win, win_keyval: Int, attribute_val: *mut c_void, flag: *mut Int) window win => |_w, at| {
+        let value: *const c_void = match win_keyval {
+            _ if win_keyval == MPI_WIN_BASE as Int => at.own.base,
+            _ if win_keyval == MPI_WIN_SIZE as Int => (&raw const at.own.bytes).cast(),
+            _ if win_keyval == MPI_WIN_DISP_UNIT as Int => (&raw const at.own.unit).cast(),
+            _ if win_keyval == MPI_WIN_CREATE_FLAVOR as Int => (&raw const at.own.flavor).cast(),
+            _ => return check(native().MPI_Win_get_attr(win, win_keyval, attribute_val, flag)),
         };
-        told_by(comm, make(w, &at, win, || {
-            let code = native().MPI_Win_create_dynamic(info, handles().own, win);
-            (code, Own { base: std::ptr::null_mut(), part: None })
-        }))
+        put(attribute_val.cast(), value);
+        put(flag, 1);
+        Ok(())
     };
     fn MPI_Win_free(win: *mut MPI_Win) => |w| {
         let Some(window) = w.windows.find(take(win)) else {
-            w.windows.meet(w, take(win));
-            if let Some(mut engine) = w.windows.of_one.borrow_mut().remove(&key(take(win))) {
-                native().MPI_Comm_free(&mut engine);
-            }
-            return check(native().MPI_Win_free(win));
+            w.windows.of_one.meet(w, key(take(win)));
+            w.windows.of_one.close(key(take(win)));
+            return check(aside(|| native().MPI_Win_free(win)));
         };
-        window.flush(w, |_| true, true)?;
-        w.carry_out(collective::barrier(w, window.comm.clone()))?;
+        window.complete_all(w)?;
         w.wait_until(|| window.going.borrow().is_empty());
         w.windows.of_several.borrow_mut().remove(&key(take(win)));
         end(w, &window.comm);
-        check(native().MPI_Win_free(win))
+        check(aside(|| native().MPI_Win_free(win)))
     };
     // Places in a window of ours are addresses: it need not know them before.
     fn MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint) window win => |_w, _at| {

@@ -11,6 +11,7 @@ pub mod make;
 
 use crate::abi::*;
 use crate::border::*;
+use crate::collective::Within;
 use crate::communicator::{Comm, Lane};
 use crate::datatype::{Held, Part, Scratch};
 use crate::world::{self, World};
@@ -44,8 +45,8 @@ struct Answers {
 pub struct Window {
     /// A communicator of its own.
     comm: Rc<Comm>,
-    /// Where this rank's part begins; null where places are addresses.
-    base: *mut u8,
+    /// This rank's part.
+    own: make::Own,
     /// Of each rank: bytes, and bytes of a unit of displacement. None where places are addresses.
     parts: Vec<Option<(u64, i64)>>,
     target: RefCell<Target>,
@@ -59,8 +60,8 @@ pub struct Window {
 #[derive(Default)]
 pub struct Windows {
     of_several: RefCell<HashMap<usize, Rc<Window>>>,
-    /// Of native windows of this group: a communicator of their ranks.
-    of_one: RefCell<HashMap<usize, MPI_Comm>>,
+    /// Of ranks of this group alone.
+    of_one: Within,
 }
 
 #[allow(clippy::unnecessary_cast, reason = "a handle is a number or an address")]
@@ -70,13 +71,7 @@ fn key(window: MPI_Win) -> usize {
 
 /// The end of a call on a window; its handler of errors hears of what failed.
 pub fn told(window: MPI_Win, end: Res) -> Res {
-    match end {
-        Err(fault) if !fault.told => {
-            native().MPI_Win_call_errhandler(window, fault.code);
-            check(fault.code)
-        }
-        end => end,
-    }
+    tell(end, |code| native().MPI_Win_call_errhandler(window, code))
 }
 
 impl Windows {
@@ -150,7 +145,7 @@ impl Window {
         let count = Int::try_from(letter.len()).or_else(|_| fail(MPI_ERR_COUNT))?;
         let mut request = handles().no_request;
         let (at, byte) = (letter.as_ptr().cast(), handles().byte);
-        check(native().MPI_Isend(at, count, byte, native_rank, TAG, comm.handle, &mut request))?;
+        untold(native().MPI_Isend(at, count, byte, native_rank, TAG, comm.handle, &mut request))?;
         self.going.borrow_mut().push((request, letter));
         Ok(())
     }
@@ -224,7 +219,12 @@ impl Window {
     #[allow(clippy::mut_from_ref, reason = "the program's memory, which is in the window for this")]
     fn at(&self, run: Run) -> &mut [u8] {
         // SAFETY: within the program's window: the asker has looked at its bounds, or the program has given addresses.
-        unsafe { std::slice::from_raw_parts_mut(self.base.wrapping_offset(run.at as isize), run.bytes as usize) }
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.own.base.cast::<u8>().wrapping_offset(run.at as isize),
+                run.bytes as usize,
+            )
+        }
     }
 
     fn read(&self, runs: &[Run]) -> Vec<u8> {

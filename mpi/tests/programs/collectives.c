@@ -118,6 +118,47 @@ static void nonblocking(void) {
     show("nonblocking", (int[]){sum, token, all[0], all[size - 1], got, rank ? 0 : most}, 6);
 }
 
+/* The program goes on after an error, if it has said so. */
+static void returned(void) {
+    MPI_Comm twin;
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    MPI_Comm_set_errhandler(twin, MPI_ERRORS_RETURN);
+    int word = rank, sum = 0, class = 0;
+    MPI_Error_class(MPI_Bcast(&word, -1, MPI_INT, 0, twin), &class);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, twin);
+    printf("returned: %d: %d, %d\n", rank, class == MPI_ERR_COUNT, sum);
+    MPI_Comm_free(&twin);
+}
+
+static long memory_kb(void) {
+    long all, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (fscanf(file, "%ld %ld", &all, &resident) != 2)
+        resident = 0;
+    fclose(file);
+    return resident * 4;
+}
+
+/* What is freed while a collective is under way does not stay for ever. */
+static void freed(void) {
+    long before = 0;
+    for (int i = 0; i < 600; i++) {
+        int sum;
+        MPI_Request request;
+        MPI_Iallreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+        for (int j = 0; j < 60; j++) {
+            MPI_Datatype type;
+            MPI_Type_contiguous(3, MPI_INT, &type);
+            MPI_Type_commit(&type);
+            MPI_Type_free(&type);
+        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (i == 100)
+            before = memory_kb();
+    }
+    printf("freed: %d: grew much %d\n", rank, memory_kb() - before > 8000);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -125,6 +166,8 @@ int main(int argc, char **argv) {
     blocking(MPI_COMM_WORLD);
     order();
     nonblocking();
+    returned();
+    freed();
     MPI_Finalize();
     return 0;
 }

@@ -157,6 +157,27 @@ static void file(void) {
     MPI_File_close(&f);
 }
 
+/* Called in MPI_Finalize, where MPI is still at work. */
+static int ended(MPI_Comm comm, int keyval, void *value, void *extra) {
+    int sum, members, finalized;
+    MPI_Finalized(&finalized);
+    MPI_Comm_size(MPI_COMM_WORLD, &members);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("end: %d: attribute %d, %d ranks, sum %d, finalized %d\n", rank, *(int *)value, members, sum, finalized);
+    fflush(stdout);
+    return MPI_SUCCESS;
+}
+
+static void at_the_end(void) {
+    static int values[2] = {1, 2};
+    for (int i = 0; i < 2; i++) {
+        int keyval;
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, ended, &keyval, NULL);
+        MPI_Comm_set_attr(MPI_COMM_SELF, keyval, &values[i]);
+        MPI_Comm_free_keyval(&keyval);
+    }
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -166,6 +187,7 @@ int main(int argc, char **argv) {
     between();
     topologies();
     file();
+    at_the_end();
     MPI_Finalize();
     return 0;
 }

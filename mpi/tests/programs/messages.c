@@ -125,6 +125,26 @@ static void types(void) {
     MPI_Type_free(&column);
 }
 
+/* A type of addresses, at MPI_BOTTOM. */
+static void bottom(void) {
+    int to = (rank + 1) % size, from = (rank + size - 1) % size, word = 10 * rank, three[4] = {rank, rank + 1, -1, rank + 2};
+    int lengths[3] = {1, 2, 1};
+    MPI_Aint places[3];
+    MPI_Datatype parts, pieces[3] = {MPI_INT, MPI_INT, MPI_INT};
+    MPI_Get_address(&word, &places[0]);
+    MPI_Get_address(&three[0], &places[1]);
+    MPI_Get_address(&three[3], &places[2]);
+    MPI_Type_create_struct(3, lengths, places, pieces, &parts);
+    MPI_Type_commit(&parts);
+    MPI_Sendrecv_replace(MPI_BOTTOM, 1, parts, to, 8, from, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    printf("bottom: %d: %d, %d %d %d %d\n", rank, word, three[0], three[1], three[2], three[3]);
+    int packed[4];
+    MPI_Sendrecv(MPI_BOTTOM, 1, parts, to, 9, packed, 4, MPI_INT, from, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Bcast(MPI_BOTTOM, 1, parts, 1, MPI_COMM_WORLD);
+    printf("bottom: %d: %d, %d %d %d %d, %d\n", rank, word, three[0], three[1], three[2], three[3], packed[3]);
+    MPI_Type_free(&parts);
+}
+
 /* Long messages both ways at once, and one that is longer than its receiver expects. */
 static void lengths(void) {
     int to = (rank + size / 2) % size, n = 3 << 20;
@@ -156,6 +176,7 @@ int main(int argc, char **argv) {
     MPI_Barrier(MPI_COMM_WORLD);
     persistent();
     types();
+    bottom();
     lengths();
     MPI_Finalize();
     return 0;
