@@ -220,7 +220,7 @@ impl Process {
             if path == AIO_RING {
                 return Some((limits::AIO.kind, "a ring of the kernel's AIO".to_string(), limits::AIO.cure));
             }
-            if path.starts_with("/memfd:") {
+            if path.starts_with(peers::MEMORY_FILE) {
                 let found = format!("{path}, mapped for itself (MAP_PRIVATE)");
                 return Some((limits::MEMORY_PRIVATE.kind, found, limits::MEMORY_PRIVATE.cure));
             }
@@ -301,7 +301,7 @@ const AIO_RING: &str = "/[aio]";
 /// has a part for itself.
 fn removed(path: &str, is_shared: bool) -> Option<String> {
     let name = path.strip_suffix(" (deleted)")?;
-    let is_in_memory = is_shared && name.starts_with("/memfd:");
+    let is_in_memory = is_shared && name.starts_with(peers::MEMORY_FILE);
     let is_nameless =
         name == "/dev/zero" || is_in_memory || ["/SYSV", "/anon_hugepage"].iter().any(|n| name.starts_with(n));
     (!is_nameless).then(|| name.to_string())

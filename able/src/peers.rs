@@ -94,7 +94,7 @@ pub fn refuse_event_semaphores(root: &Path, tree: &[i32]) -> Result<(), EventSem
 pub(crate) const EVENTFD: &str = "anon_inode:[eventfd]";
 
 /// How the kernel calls files in memory.
-const NAME: &str = "/memfd:";
+pub(crate) const MEMORY_FILE: &str = "/memfd:";
 
 /// A program has a file that would come back as two.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -109,7 +109,7 @@ pub struct TwoFiles;
 pub fn refuse_memory_files(tree: &[i32]) -> Result<(), TwoFiles> {
     let of_line = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().take(6).collect();
-        let is_shared = words.len() == 6 && words[1].ends_with('s') && words[5].starts_with(NAME);
+        let is_shared = words.len() == 6 && words[1].ends_with('s') && words[5].starts_with(MEMORY_FILE);
         is_shared.then(|| words[4].parse::<u64>().ok()).flatten()
     };
     let maps = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -118,13 +118,43 @@ pub fn refuse_memory_files(tree: &[i32]) -> Result<(), TwoFiles> {
     let links = |pid: &i32| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let is_it = |link: &fs::DirEntry| {
         let is_named_so = fs::read_link(link.path())
-            .is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(NAME.as_bytes()));
+            .is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(MEMORY_FILE.as_bytes()));
         is_named_so && fs::metadata(link.path()).is_ok_and(|file| mapped.contains(&file.ino()))
     };
     match !mapped.is_empty() && tree.iter().flat_map(links).any(|link| is_it(&link)) {
         true => Err(TwoFiles),
         false => Ok(()),
     }
+}
+
+/// A program has a lock that would not come back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "process {0} holds a lock (fcntl) on a file that it has mapped, as SQLite and LMDB do: a CRIU without our patch loses it in a \
+     restore (packaging/criu.sh)"
+)]
+pub struct MappedLock(i32);
+
+/// Refuses a tree of processes of which one has locked a file for itself (`fcntl`, `lockf`) that it has mapped as well: CRIU without
+/// our patch takes the lock before it closes the descriptor by which it has mapped the file, and with that the lock is gone.
+///
+/// # Errors
+/// Which process.
+pub fn refuse_mapped_locks(tree: &[i32]) -> Result<(), MappedLock> {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mapped = |pid: i32, inode: &str| {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        maps.lines().any(|line| line.split_whitespace().nth(4) == Some(inode))
+    };
+    let lost = locks.lines().filter_map(posix_lock).find(|(pid, inode)| tree.contains(pid) && mapped(*pid, inode));
+    lost.map_or(Ok(()), |(pid, _)| Err(MappedLock(pid)))
+}
+
+/// The process and the inode of a line of `/proc/locks`: `1: POSIX  ADVISORY  WRITE 708 fd:01:130 0 EOF`.
+fn posix_lock(line: &str) -> Option<(i32, &str)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [_, "POSIX", _, _, pid, file, ..] = words[..] else { return None };
+    Some((pid.parse().ok()?, file.rsplit(':').next()?))
 }
 
 /// A program has a part of a file in memory for itself: a program or library that was loaded from one, or its data.
@@ -140,7 +170,7 @@ pub struct PrivateMemoryFile(i32);
 pub fn refuse_private_memory_files(root: &Path, tree: &[i32]) -> Result<(), PrivateMemoryFile> {
     let is_it = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().take(6).collect();
-        words.len() == 6 && words[1].ends_with('p') && words[5].starts_with(NAME)
+        words.len() == 6 && words[1].ends_with('p') && words[5].starts_with(MEMORY_FILE)
     };
     let maps = |pid: &i32| fs::read_to_string(root.join(format!("{pid}/maps"))).unwrap_or_default();
     match tree.iter().find(|pid| maps(pid).lines().any(is_it)) {
@@ -259,6 +289,16 @@ mod tests {
     use std::os::fd::{AsRawFd, FromRawFd};
     use std::os::unix::net::UnixStream;
 
+    /// Does something while a file of a page is mapped.
+    fn while_mapped(file: &File, act: impl FnOnce()) {
+        // SAFETY: a new mapping of a file that is long enough.
+        let at =
+            unsafe { libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        act();
+        // SAFETY: the mapping just made.
+        unsafe { libc::munmap(at, 4096) };
+    }
+
     #[test]
     fn a_file_in_memory_is_refused_while_it_is_mapped() {
         let us = [std::process::id() as i32];
@@ -266,13 +306,21 @@ mod tests {
         let file = unsafe { File::from_raw_fd(libc::memfd_create(c"x".as_ptr(), 0)) };
         file.set_len(4096).unwrap();
         assert_eq!(refuse_memory_files(&us), Ok(()));
-        // SAFETY: a new mapping of a file that is long enough.
-        let at =
-            unsafe { libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-        assert!(refuse_memory_files(&us).is_err());
-        // SAFETY: the mapping just made.
-        unsafe { libc::munmap(at, 4096) };
+        while_mapped(&file, || assert!(refuse_memory_files(&us).is_err()));
         assert_eq!(refuse_memory_files(&us), Ok(()));
+    }
+
+    #[test]
+    fn a_lock_of_a_file_is_refused_while_the_file_is_mapped() {
+        let us = [std::process::id() as i32];
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4096).unwrap();
+        // SAFETY: zero is a value of each field.
+        let whole = libc::flock { l_type: libc::F_WRLCK as i16, ..unsafe { std::mem::zeroed() } };
+        nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_SETLK(&whole)).unwrap();
+        assert_eq!(refuse_mapped_locks(&us), Ok(()));
+        while_mapped(&file, || assert!(refuse_mapped_locks(&us).is_err()));
+        assert_eq!(refuse_mapped_locks(&us), Ok(()));
     }
 
     #[test]

@@ -478,7 +478,7 @@ mod tests {
         to.write_all(&vec![b'o'; 4 << 20]).unwrap();
         copy_with_holes(&mut Sparse::new(&from).unwrap(), &mut to).unwrap();
         assert!(fs::read(dir.path().join("to")).unwrap() == whole);
-        // A file of a terabyte takes no time of its own.
+        // Of a file of a terabyte only the end is read.
         let huge = file("huge");
         if huge.set_len(1 << 40).is_ok() {
             huge.write_all_at(b"end", (1 << 40) - 3).unwrap();

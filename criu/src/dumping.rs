@@ -16,7 +16,6 @@ use crate::frozen::{self, Temporaries};
 use crate::relay::Relay;
 use crate::task::{Ended, Task};
 use crate::{seconds, tool};
-use able::peers;
 use increments::Stop;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -291,11 +290,9 @@ impl Dumping {
         let pipes = frozen::pipes(relays);
         // The relay is outside, and sees no memory of the sandbox.
         let (world, folder) = (self.task.world.clone(), self.ask.folder.clone());
-        let (is_patched, gpus) = (tool::is_patched(&self.task.criu), self.released.gpus.clone());
+        let (criu, gpus) = (self.task.criu.clone(), self.released.gpus.clone());
         let save = move || {
-            if !is_patched {
-                peers::refuse_memory_files(&frozen::tree(program)).map_err(|e| e.to_string())?;
-            }
+            tool::refuse_lost(&criu, || frozen::tree(program))?;
             world.map_or(Ok(()), |world| world.save(&folder)).map_err(|e| e.to_string())?;
             frozen::save(program, pipes?, gpus, &temporaries, overwritten_bytes, &at, &stop)
         };

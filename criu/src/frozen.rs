@@ -3,7 +3,6 @@
 
 use crate::dumping::flush;
 use crate::inputs::{self, Missed};
-use crate::patiently::{is_there, patiently};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
 use crate::{backup, leftovers, sandbox};
@@ -13,6 +12,7 @@ use gpu::Suspended;
 use increments::{Stop, Stoppable};
 use openfiles::by_size::{self, Written};
 use openfiles::held::{self, COMMON, InHand, SHARED_MEMORY, Writing};
+use openfiles::patiently::{is_there, patiently};
 use openfiles::read::{self, Folder, Read};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,10 +83,10 @@ pub struct Frozen {
     #[serde(default)]
     pub needed: Vec<Folder>,
     /// Folders in which its processes worked.
-    #[serde(default)]
+    #[serde(default, with = "protocol::name::all")]
     pub folders: BTreeSet<PathBuf>,
     /// Where the file systems of these and of its files were mounted.
-    #[serde(default)]
+    #[serde(default, with = "protocol::name::all")]
     pub mounts: BTreeSet<PathBuf>,
     /// The clocks that count from the node's start; absent in a dump of an earlier version.
     #[serde(default)]
@@ -96,7 +96,7 @@ pub struct Frozen {
     #[serde(default)]
     pub own_numbers: bool,
     /// What it had made in folders that all programs share: entries of these folders.
-    #[serde(default)]
+    #[serde(default, with = "protocol::name::all")]
     pub local: Vec<PathBuf>,
     /// What it had on GPUs, if anything: that is in its images.
     #[serde(default)]
@@ -110,6 +110,9 @@ pub struct Pipe {
     pub inode: u64,
     /// Size of the output file behind the pipe, bytes; absent if it is no regular file.
     pub kept_bytes: Option<u64>,
+    /// That file.
+    #[serde(default, with = "protocol::name::option")]
+    pub file: Option<PathBuf>,
     /// An incomplete line that was not passed on yet.
     #[serde(default)]
     pub held: Vec<u8>,
@@ -126,8 +129,8 @@ pub fn pipes(relays: &mut [Relay]) -> Result<Vec<Pipe>, String> {
     let one = |relay: &mut Relay| {
         relay.drain().map_err(|e| format!("the output cannot be read: {e}"))?;
         relay.rest();
-        let (inode, kept_bytes) = (relay.inode(), relay.kept_bytes());
-        Ok(Pipe { inode, kept_bytes, held: relay.held().to_vec(), waiting: relay.waiting().to_vec() })
+        let (inode, kept_bytes, file) = (relay.inode(), relay.kept_bytes(), relay.file());
+        Ok(Pipe { inode, kept_bytes, file, held: relay.held().to_vec(), waiting: relay.waiting().to_vec() })
     };
     relays.iter_mut().map(one).collect()
 }
@@ -317,7 +320,8 @@ pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, String> {
     }
     if !frozen.host.is_empty() && frozen.host != host() {
         protocol::say!(
-            "joulepoint: the name of the host is {} now and was {}: locks and files that bear it are not this program's own any more",
+            "joulepoint: the name of the host is {} now and was {}: what bears that name (X's authority, lock files of editors and of Mercurial) \
+             the program does not take for its own",
             host(),
             frozen.host
         );

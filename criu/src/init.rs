@@ -10,7 +10,6 @@ mod program;
 use crate::dumping::Dumping;
 use crate::frozen::Temporaries;
 use crate::line::{LIMIT, Line, Said};
-use crate::patiently::patiently;
 use crate::relay::{self, Relay};
 use crate::sandbox;
 use crate::supervisor::without_sandbox;
@@ -25,6 +24,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use openfiles::by_size::is_of_job;
+use openfiles::patiently::patiently;
 use orders::Asker;
 use program::NotBack;
 use std::collections::BTreeMap;
@@ -64,6 +64,8 @@ struct Init<'a> {
     early: Vec<(Signal, bool)>,
     /// Signals from outside that were given to the program, and when last.
     given: BTreeMap<i32, Instant>,
+    /// Signals that somebody gave to this process by its number, as to all others, and when last.
+    of_all: BTreeMap<i32, Instant>,
     /// The first of them that asks for an end; 0 if none has.
     asked: Arc<AtomicI32>,
     /// How many dumps in a row a stopped process has put off.
@@ -104,7 +106,11 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
             if of_checkpoint && blame(task, folder, &reason) {
                 let _ = init.line.as_mut().map(|line| line.tell(&Said::NotRestored));
             }
-            (format!("{} could not be restored: {reason}", folder.display()), EXIT_KILLED)
+            let told = match init.is_unwanted {
+                true => reason,
+                false => format!("{} could not be restored: {reason}", folder.display()),
+            };
+            (told, EXIT_KILLED)
         }),
         None => init.start(),
     };
@@ -165,6 +171,8 @@ impl Init<'_> {
     fn open<'a>(task: &'a Task, has_line: bool, tmp: Option<&Path>, signals: &SigSet) -> Result<Init<'a>, String> {
         // The sandbox ends with its supervisor.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
+        // What is given to the supervisor's process group does not come here past it.
+        nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(|e| e.to_string())?;
         sandbox::furnish()?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let mut relays = relay::standard().map_err(|e| e.to_string())?;
@@ -201,6 +209,7 @@ impl Init<'_> {
             runs: false,
             early: Vec::new(),
             given: BTreeMap::new(),
+            of_all: BTreeMap::new(),
             put_off: 0,
             asked: Arc::default(),
             ends_as: None,

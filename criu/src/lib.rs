@@ -23,7 +23,6 @@ mod inputs;
 pub mod leftovers;
 pub mod line;
 mod network;
-pub mod patiently;
 pub mod probe;
 pub mod relay;
 pub mod sandbox;

@@ -54,7 +54,15 @@ pub enum Hello {
         /// Why they could not go back one by one; absent if they could.
         #[serde(default)]
         together: Option<String>,
+        /// Whether the recovery line has it, so that its tasks go on from there.
+        #[serde(default = "unless_said")]
+        goes_on: bool,
     },
+}
+
+/// A stand-in that says nothing of it may go on.
+fn unless_said() -> bool {
+    true
 }
 
 /// One task of a step.
@@ -127,6 +135,8 @@ pub struct Sent {
 pub enum Said {
     /// The program's files are put back; its processes are not restored yet.
     Ready,
+    /// The user is to read this in the job's output.
+    Remark(String),
     /// The program stands still; its images are written.
     Frozen,
     /// All else is saved, and all output so far is passed on.
@@ -298,6 +308,14 @@ fn take<const N: usize>(stream: &mut TcpStream, until: Instant) -> io::Result<[u
 }
 
 impl Line {
+    /// Has the driver say in the job's output what this process says from now on: its standard error may be a file of results.
+    pub fn says_for_us(&self) {
+        if let Ok(mut teller) = self.teller() {
+            let tells = move |text: &str| teller.tell(&Said::Remark(text.to_string())).is_ok();
+            protocol::say_instead(Some(Box::new(tells)));
+        }
+    }
+
     /// Sends one message.
     ///
     /// # Errors
@@ -389,7 +407,7 @@ mod tests {
     }
 
     fn step() -> Hello {
-        Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None, together: None }
+        Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None, together: None, goes_on: false }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A network of a sandbox's own, which leads nowhere: its loopback device has the addresses of the node's name, too.
 
-use crate::patiently::patiently;
+use openfiles::patiently::patiently;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;

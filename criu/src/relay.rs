@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// File in a run's folder with the sizes of the output files when the run began, bytes.
@@ -254,6 +254,11 @@ impl Relay {
     /// Size of the target if it is a regular file, bytes.
     pub fn kept_bytes(&self) -> Option<u64> {
         self.to.metadata().ok().filter(std::fs::Metadata::is_file).map(|m| m.len())
+    }
+
+    /// The target if it is a regular file.
+    pub fn file(&self) -> Option<PathBuf> {
+        self.kept_bytes().and_then(|_| fs::read_link(format!("/proc/self/fd/{}", self.to.as_raw_fd())).ok())
     }
 
     /// Cuts the target to `bytes`, but keeps our own lines: they tell of just that.

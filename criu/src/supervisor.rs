@@ -1,7 +1,6 @@
 //! The process between the wrapper and the sandbox: makes the namespaces, passes signals in and the exit code out.
 
 use crate::line::{self, Hello, LIMIT, Line, Member, Said};
-use crate::patiently::patiently;
 use crate::sandbox::Numbers;
 use crate::task::{Ended, Task};
 use crate::temporary::Temporary;
@@ -12,6 +11,7 @@ use nix::sys::signalfd::{SignalFd, siginfo};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getppid};
 use openfiles::held::COMMON;
+use openfiles::patiently::patiently;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
@@ -53,6 +53,7 @@ pub fn run(task: &Task) -> Ended {
 fn of_step(task: &Task, member: &Member) -> Ended {
     let own = || -> Result<(Line, Task), String> {
         let line = line::call(&task.run, &Hello::Task(member.clone()))?;
+        line.says_for_us();
         let run = task.run.join("tasks").join(member.folder());
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&run);
         made.map_err(|e| format!("{}: {e}", run.display()))?;
@@ -143,6 +144,7 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
         Ok((ForkResult::Parent { child }, told, teller)) => {
             // The connection ends with the sandbox, as does the pipe.
             drop((line, teller));
+            protocol::say_instead(None);
             stand_by(child, beside, &signals, told)
         }
         Err(e) => {

@@ -2,7 +2,7 @@
 
 use crate::sandbox::{all_descriptors, keep_number, unblock_signals};
 use crate::task::Task;
-use able::limits;
+use able::{limits, peers};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -33,13 +33,37 @@ read -r word </proc/1/fd/$JOULEPOINT_THAW
 ";
 
 /// The patch with which a file that is mapped and open stays one.
-const PATCH: u32 = 2;
+const KEEPS_FILES: u32 = 2;
+
+/// The patch with which it stays locked.
+const KEEPS_LOCKS: u32 = 3;
 
 /// Whether CRIU is one that `packaging/criu.sh` has built with our patch: the script says so beside it, with its number.
 pub fn is_patched(criu: &Path) -> bool {
+    patch(criu) >= KEEPS_FILES
+}
+
+/// Refuses a program of which this CRIU would lose something that our patch keeps; `tree` finds its processes.
+///
+/// # Errors
+/// What it would lose.
+pub fn refuse_lost(criu: &Path, tree: impl FnOnce() -> Vec<i32>) -> Result<(), String> {
+    let patch = patch(criu);
+    if patch >= KEEPS_LOCKS {
+        return Ok(());
+    }
+    let tree = tree();
+    if patch < KEEPS_FILES {
+        peers::refuse_memory_files(&tree).map_err(|e| e.to_string())?;
+    }
+    peers::refuse_mapped_locks(&tree).map_err(|e| e.to_string())
+}
+
+/// The number of the patch with which CRIU was built; 0 if with none.
+fn patch(criu: &Path) -> u32 {
     let real = fs::canonicalize(criu).unwrap_or_else(|_| criu.to_path_buf());
     let number = fs::read_to_string(real.with_file_name("root").join("patch")).unwrap_or_default();
-    number.trim().parse().is_ok_and(|number: u32| number >= PATCH)
+    number.trim().parse().unwrap_or(0)
 }
 
 /// Makes a dump of the tree of `pid` into `folder`, while the program stays; the caller's pipes `frozen` and `thaw` are
@@ -126,23 +150,29 @@ fn base(task: &Task, verb: &str, folder: &Path, log: &str) -> Command {
 
 /// Why CRIU failed, by its log, with a cure where one is known.
 pub fn reason(folder: &Path, log: &str) -> String {
-    let text = fs::read(folder.join(IMAGES).join(log)).unwrap_or_default();
-    explain(&String::from_utf8_lossy(&text))
+    explain(&errors(&read(folder, log)))
 }
 
-/// Whether CRIU's log has such an error.
-pub fn says(folder: &Path, log: &str, what: &str) -> bool {
-    let text = fs::read(folder.join(IMAGES).join(log)).unwrap_or_default();
-    String::from_utf8_lossy(&text).lines().any(|line| line.contains("Error (") && line.contains(what))
+/// Whether a restore failed because another program of this node holds a port or a name of a socket.
+pub fn is_taken(folder: &Path) -> bool {
+    limits::of_log(&errors(&read(folder, "restore.log"))) == Some(limits::TAKEN)
 }
 
-fn explain(log: &str) -> String {
+fn read(folder: &Path, log: &str) -> String {
+    let text = fs::read(folder.join(IMAGES).join(log)).unwrap_or_default();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn errors(log: &str) -> Vec<&str> {
     // CRIU prints these two whenever it has no privilege; they mean nothing.
     let noise = |l: &str| l.contains("rlimit: Can't setup") || l.contains("net: Unexpected error");
-    let said: Vec<&str> = log.lines().filter(|l| l.contains("Error (") && !noise(l)).collect();
+    log.lines().filter(|l| l.contains("Error (") && !noise(l)).collect()
+}
+
+fn explain(said: &[&str]) -> String {
     let Some(first) = said.first() else { return "criu left no reason in its log".to_string() };
     let plain = |line: &str| line.split_once("): ").map_or(line, |(_, rest)| rest).trim().to_string();
-    match limits::of_log(&said) {
+    match limits::of_log(said) {
         Some(limit) => format!("criu: {}: {}", plain(first), limit.cure),
         None => format!("criu: {}", plain(first)),
     }
@@ -214,9 +244,9 @@ mod tests {
                    (00.02) Error (criu/util.c:1533): rlimit: Can't setup RLIMIT_NOFILE for self\n\
                    (00.02) Error (criu/files-reg.c:1790): Can't lookup mount=24 for fd=10 path=/dev/null\n\
                    (00.03) Error (criu/cr-dump.c:2111): Dumping FAILED.\n";
-        let text = explain(log);
+        let text = explain(&errors(log));
         assert!(text.starts_with("criu: Can't lookup mount=24 for fd=10 path=/dev/null: a file was opened"), "{text}");
-        assert_eq!(explain("(00.1) Warn (x): y"), "criu left no reason in its log");
+        assert_eq!(explain(&errors("(00.1) Warn (x): y")), "criu left no reason in its log");
     }
 
     #[test]
@@ -225,9 +255,11 @@ mod tests {
         let criu = dir.path().join("criu");
         assert!(!is_patched(&criu));
         fs::create_dir(dir.path().join("root")).unwrap();
-        for (number, is_enough) in [("1", false), ("2\n", true), ("x", false)] {
+        for (number, keeps) in
+            [("1", (false, false)), ("2\n", (true, false)), ("3", (true, true)), ("x", (false, false))]
+        {
             fs::write(dir.path().join("root/patch"), number).unwrap();
-            assert_eq!(is_patched(&criu), is_enough, "{number}");
+            assert_eq!((is_patched(&criu), patch(&criu) >= KEEPS_LOCKS), keeps, "{number}");
         }
     }
 

@@ -21,6 +21,7 @@ pub const MOST_KEPT_BYTES: u64 = 64 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Written {
     /// Its path.
+    #[serde(with = "protocol::name")]
     pub path: PathBuf,
     /// Its size when the program stood still, bytes.
     pub bytes: u64,

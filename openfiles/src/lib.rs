@@ -1,5 +1,6 @@
 //! Says which processes of this node may still write to a file: they have it open for that, or map it; and which files a process
-//! holds ([`held`]); takes files back to a size ([`by_size`]), and finds those again that are read ([`read`]).
+//! holds ([`held`]); takes files back to a size ([`by_size`]), finds those again that are read ([`read`]), and waits for a
+//! storage that does not answer ([`patiently`]).
 //!
 //! All of it is read from `/proc`; no path of a user is opened, and no server of a network file system is asked. A file is
 //! known by its inode and the type of its file system, which all nodes that share it see alike.
@@ -9,6 +10,7 @@ mod descriptors;
 pub mod held;
 mod maps;
 mod mounts;
+pub mod patiently;
 pub mod read;
 
 pub use mounts::{Mount, Mounts};

@@ -27,6 +27,7 @@ const SYSTEM: [&str; 9] = ["/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Read {
     /// Its path.
+    #[serde(with = "protocol::name")]
     pub path: PathBuf,
     /// Its size when the program stood still, bytes.
     pub bytes: u64,
@@ -43,6 +44,7 @@ pub struct Read {
 /// A folder that a process is in, has open, or has files in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Folder {
+    #[serde(with = "protocol::name")]
     path: PathBuf,
     inode: u64,
     /// When it was made; absent where the file system does not tell.

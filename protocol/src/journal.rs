@@ -3,6 +3,7 @@
 use crate::{JobReading, OrderState, OrderedCheckpoint, Phase, Plan, Protection, Verb};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Names one run: the Slurm job it was submitted as, on one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -74,7 +75,8 @@ pub struct ManifestFile {
     /// Path of the copy, relative to the checkpoint's folder.
     pub copy: String,
     /// Path from which it was taken and to which a restart brings it back.
-    pub original: String,
+    #[serde(with = "crate::name")]
+    pub original: PathBuf,
     /// Size, bytes.
     pub bytes: u64,
     /// XXH3-128 of the content, hexadecimal.
@@ -111,9 +113,9 @@ pub struct FileLooks {
 #[serde(rename_all = "snake_case")]
 pub enum FileLink {
     /// A symbolic link to this path.
-    Symbolic(String),
+    Symbolic(#[serde(with = "crate::name")] PathBuf),
     /// One more name of the file that was taken from this path.
-    Hard(String),
+    Hard(#[serde(with = "crate::name")] PathBuf),
 }
 
 /// What a file is beside its content.

@@ -8,6 +8,7 @@ mod calibration;
 mod health;
 mod journal;
 mod loan;
+pub mod name;
 mod node;
 mod order;
 mod plan;
@@ -40,7 +41,7 @@ pub use plan::{Alternative, Figure, Past, Plan, PlanRequest, ProtocolChoice, Pro
 pub use protection::{Protection, ProtectionState};
 pub use request::{Request, Setting, Source};
 #[doc(hidden)]
-pub use say::say_line;
+pub use say::{Instead, say_instead, say_line};
 pub use watch::{
     BeginReply, BeginRequest, EndReply, EndRequest, FormerNode, Incarnation, LeaseReply, LeaseRequest, NotGranted,
     Seen, Testimony, TestimonyRequest, Unsure, WaitsFor, Witness,

@@ -3,7 +3,7 @@
 use std::fmt::Arguments;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -16,9 +16,23 @@ macro_rules! say {
     ($($word:tt)*) => { $crate::say_line(format_args!($($word)*)) };
 }
 
+/// What takes a line in the place of standard error; whether it has.
+pub type Instead = Box<dyn FnMut(&str) -> bool + Send>;
+
+static INSTEAD: Mutex<Option<Instead>> = Mutex::new(None);
+
+/// From now on what is said goes there, and to standard error only if it is not taken; none: to standard error.
+pub fn say_instead(instead: Option<Instead>) {
+    *INSTEAD.lock().unwrap_or_else(PoisonError::into_inner) = instead;
+}
+
 /// One line to standard error, at once and as a whole: a program may write to the same file.
 #[doc(hidden)]
 pub fn say_line(words: Arguments<'_>) {
+    let mut instead = INSTEAD.lock().unwrap_or_else(PoisonError::into_inner);
+    if instead.as_mut().is_some_and(|takes| takes(&words.to_string())) {
+        return;
+    }
     let line = if ends_in_the_middle() { format!("\n{words}\n") } else { format!("{words}\n") };
     let _ = io::stderr().write_all(line.as_bytes());
 }

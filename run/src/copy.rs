@@ -21,6 +21,9 @@ const TRIES: u32 = 5;
 /// How far symbolic links are followed.
 const MOST_LINKS: usize = 8;
 
+/// How much of a file's name another name has that is made from it, bytes: file systems take 255.
+pub(crate) const LONGEST_NAME_BYTES: usize = 200;
+
 /// The attributes by which one state of a file is told from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Looks {
@@ -97,17 +100,17 @@ pub fn take_new(originals: &[PathBuf], into: &Path, earlier: &Earlier) -> Result
                 all.push((leads_to, depth + 1));
             }
             files.push(ManifestFile {
-                original: text(&path)?,
+                original: path.clone(),
                 attributes: Some(attributes::of(&path).map_err(Error::at(&path))?),
-                link: Some(FileLink::Symbolic(text(&target)?)),
+                link: Some(FileLink::Symbolic(target)),
                 ..ManifestFile::default()
             });
             continue;
         }
         let key = fs::symlink_metadata(&path).map(|m| (m.dev(), m.ino())).map_err(Error::at(&path))?;
         if let Some(first) = names.get(&key) {
-            let link = Some(FileLink::Hard(String::clone(first)));
-            files.push(ManifestFile { original: text(&path)?, link, ..ManifestFile::default() });
+            let link = Some(FileLink::Hard(PathBuf::clone(first)));
+            files.push(ManifestFile { original: path, link, ..ManifestFile::default() });
             continue;
         }
         let file = take_one(&path, into, name_of_copy(&path, files.len()), earlier)?;
@@ -119,30 +122,31 @@ pub fn take_new(originals: &[PathBuf], into: &Path, earlier: &Earlier) -> Result
 
 /// File name of the n-th copy in a checkpoint.
 fn name_of_copy(original: &Path, n: usize) -> String {
-    let name = original.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    format!("{n:04}-{name}")
+    let name = original.file_name().unwrap_or_default().to_string_lossy();
+    let shown = &name[..name.floor_char_boundary(LONGEST_NAME_BYTES)];
+    format!("{n:04}-{shown}")
 }
 
-/// A path as it stands in a manifest.
+/// The path of a copy as it stands in a manifest.
 fn text(path: &Path) -> Result<String> {
     path.to_str().map(str::to_string).ok_or_else(|| Error::Name(path.to_path_buf()))
 }
 
 fn take_one(original: &Path, into: &Path, copy: String, earlier: &Earlier) -> Result<ManifestFile> {
     let at = into.join(&copy);
-    let name = text(original)?;
     for _ in 0..TRIES {
         let mut from = open(original).map_err(Error::at(original))?;
         let before = Looks::opened(&from).map_err(Error::at(original))?;
         let attributes = attributes::of(original).map_err(Error::at(original))?;
-        if let Some(file) = earlier.share(&name, &before, &at) {
+        if let Some(file) = earlier.share(original, &before, &at) {
             return Ok(ManifestFile { copy, attributes: Some(attributes), ..file });
         }
         let (bytes, xxh3) = copy_to(&mut from, &at).map_err(Error::at(&at))?;
         let after = Looks::of(original).map_err(Error::at(original))?;
         if before == after && bytes == after.bytes {
             let (attributes, seen) = (Some(attributes), after.recorded());
-            return Ok(ManifestFile { copy, original: name, bytes, xxh3, attributes, seen, ..ManifestFile::default() });
+            let original = original.to_path_buf();
+            return Ok(ManifestFile { copy, original, bytes, xxh3, attributes, seen, ..ManifestFile::default() });
         }
     }
     Err(Error::Changing(original.to_path_buf()))
@@ -168,7 +172,7 @@ pub fn take_seen(original: &Path, seen: &Looks, into: &Path) -> Result<ManifestF
     if after != *seen || bytes != seen.bytes {
         return Err(Error::Changing(original.to_path_buf()));
     }
-    let (original, attributes) = (text(original)?, Some(attributes));
+    let (original, attributes) = (original.to_path_buf(), Some(attributes));
     Ok(ManifestFile { copy, original, bytes, xxh3, attributes, ..ManifestFile::default() })
 }
 
@@ -319,7 +323,7 @@ mod tests {
         symlink("nowhere", path("dangling")).unwrap();
         let files = take(&[path("latest"), path("dangling"), path("same")], &into).unwrap();
         let link = |i: usize| files[i].link.clone();
-        let name = |i: usize| Path::new(&files[i].original).file_name().unwrap().to_str().unwrap();
+        let name = |i: usize| files[i].original.file_name().unwrap().to_str().unwrap();
         assert_eq!((name(0), link(0)), ("latest", Some(FileLink::Symbolic("state.1".into()))));
         assert_eq!((name(1), link(1)), ("dangling", Some(FileLink::Symbolic("nowhere".into()))));
         assert_eq!((name(2), link(2), files[2].bytes), ("same", None, 3));

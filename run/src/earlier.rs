@@ -25,7 +25,7 @@ struct Stored {
     number: u64,
     folder: PathBuf,
     /// By what they were taken from; what an engine has left has no such name.
-    files: BTreeMap<String, ManifestFile>,
+    files: BTreeMap<PathBuf, ManifestFile>,
     /// What an engine has left, by its path within the checkpoint.
     left: BTreeMap<String, ManifestFile>,
 }
@@ -33,14 +33,14 @@ struct Stored {
 impl Stored {
     fn new(manifest: Manifest, folder: PathBuf) -> Stored {
         let copies = manifest.files.into_iter().filter(|file| file.link.is_none());
-        let (left, files): (Vec<_>, Vec<_>) = copies.partition(|file| file.original.is_empty());
+        let (left, files): (Vec<_>, Vec<_>) = copies.partition(|file| file.original.as_os_str().is_empty());
         let files = files.into_iter().map(|file| (file.original.clone(), file)).collect();
         let left = left.into_iter().map(|file| (file.copy.clone(), file)).collect();
         Stored { number: manifest.number, folder, files, left }
     }
 
     /// Where a file is stored, and as which.
-    fn copy(&self, original: &str) -> Option<(PathBuf, (u64, u64))> {
+    fn copy(&self, original: &Path) -> Option<(PathBuf, (u64, u64))> {
         let at = self.folder.join(&self.files.get(original)?.copy);
         let which = which(&at)?;
         Some((at, which))
@@ -65,7 +65,7 @@ impl Earlier {
 
     /// Gives the stored copy of a file one more name, if the file looks as it did then; none if it has to be copied. A
     /// link that fails is no harm: what may stand under the name is not the copy's only one, and is not written to.
-    pub(crate) fn share(&self, original: &str, looks: &Looks, at: &Path) -> Option<ManifestFile> {
+    pub(crate) fn share(&self, original: &Path, looks: &Looks, at: &Path) -> Option<ManifestFile> {
         let stored = self.shared.files.get(original)?;
         if stored.seen? != looks.recorded()? || stored.bytes != looks.bytes {
             return None;

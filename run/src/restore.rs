@@ -1,14 +1,16 @@
 //! Brings the files of a checkpoint back to where they were taken from, as they were.
 
-use crate::copy::{Looks, checksum, open};
+use crate::copy::{LONGEST_NAME_BYTES, Looks, checksum, open};
 use crate::stream::transfer;
 use crate::{Error, Patience, Result, attributes, storage};
 use protocol::{FileLink, Manifest, ManifestFile};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Suffix of a file's name until it is complete.
 const BESIDE: &str = ".joulepoint";
@@ -20,14 +22,14 @@ const BESIDE: &str = ".joulepoint";
 /// What the file system says, for as long as it is tried.
 pub fn bring_back(manifest: &Manifest, folder: &Path, patience: Patience) -> Result<Vec<String>> {
     let (mut remarks, mut folders) = (Vec::new(), BTreeSet::new());
-    for file in manifest.files.iter().filter(|f| !f.original.is_empty()) {
-        let original = Path::new(&file.original);
+    for file in manifest.files.iter().filter(|f| !f.original.as_os_str().is_empty()) {
+        let original = file.original.as_path();
         patience.with(|| bring_one_back(file, folder)).map_err(Error::at(original))?;
         if let Some(attributes) =
             file.attributes.as_ref().filter(|to| attributes::of(original).ok().as_ref() != Some(to))
         {
             let all = attributes::set(original, attributes);
-            remarks.extend(all.into_iter().map(|remark| format!("{}: {remark}", file.original)));
+            remarks.extend(all.into_iter().map(|remark| format!("{}: {remark}", original.display())));
         }
         folders.extend(original.parent().map(Path::to_path_buf));
     }
@@ -38,16 +40,17 @@ pub fn bring_back(manifest: &Manifest, folder: &Path, patience: Patience) -> Res
 }
 
 fn bring_one_back(file: &ManifestFile, folder: &Path) -> io::Result<()> {
-    let original = Path::new(&file.original);
-    let mut name = original.as_os_str().to_owned();
-    name.push(BESIDE);
-    let beside = PathBuf::from(name);
+    let original = file.original.as_path();
+    let name = original.file_name().unwrap_or_default().as_bytes();
+    let mut beside = OsStr::from_bytes(&name[..name.len().min(LONGEST_NAME_BYTES)]).to_owned();
+    beside.push(BESIDE);
+    let beside = original.with_file_name(beside);
     if let Some(parent) = original.parent() {
         fs::create_dir_all(parent)?;
     }
     match &file.link {
         Some(FileLink::Symbolic(target)) => {
-            if fs::read_link(original).is_ok_and(|here| here == Path::new(target)) {
+            if fs::read_link(original).is_ok_and(|here| here == *target) {
                 return Ok(());
             }
             removed(&beside)?;
@@ -55,7 +58,7 @@ fn bring_one_back(file: &ManifestFile, folder: &Path) -> io::Result<()> {
         }
         Some(FileLink::Hard(other)) => {
             let key = |path: &Path| Looks::of(path).map(|looks| looks.file).ok();
-            if key(original).is_some() && key(original) == key(Path::new(other)) {
+            if key(original).is_some() && key(original) == key(other) {
                 return Ok(());
             }
             removed(&beside)?;
@@ -94,6 +97,7 @@ mod tests {
     use super::*;
     use crate::copy::take;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::path::PathBuf;
 
     struct Place(tempfile::TempDir);
 
@@ -116,6 +120,25 @@ mod tests {
 
     fn place() -> Place {
         Place(tempfile::tempdir().unwrap())
+    }
+
+    #[test]
+    fn a_name_of_any_bytes_and_length_comes_back() {
+        let place = place();
+        let long = "é".repeat(127);
+        let names = [OsStr::from_bytes(b"caf\xe9"), OsStr::from_bytes(&[0xe9; 255]), OsStr::new(&long)];
+        let originals: Vec<PathBuf> = names.iter().map(|name| place.0.path().join(name)).collect();
+        originals.iter().for_each(|path| fs::write(path, "kept").unwrap());
+        symlink(&originals[0], place.path("latest")).unwrap();
+        let into = place.path("copies");
+        fs::create_dir(&into).unwrap();
+        let files = take(&[&originals[..], &[place.path("latest")]].concat(), &into).unwrap();
+        let manifest = Manifest { files, ..Manifest::default() };
+        let read: Manifest = serde_json::from_slice(&serde_json::to_vec(&manifest).unwrap()).unwrap();
+        assert_eq!(read, manifest);
+        originals.iter().for_each(|path| fs::write(path, "later").unwrap());
+        assert_eq!(place.back(&read), Vec::<String>::new());
+        assert!(originals.iter().all(|path| fs::read_to_string(path).unwrap() == "kept"));
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! checkpoint has, if that is wanted.
 
 use super::staging::Stage;
-use crate::patiently::patiently;
 use crate::task::Task;
 use increments::{Increments, LEVEL, Stop};
+use openfiles::patiently::patiently;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::DirBuilderExt;

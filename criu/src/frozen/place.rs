@@ -2,6 +2,7 @@
 //! entered for now, is no fault of a checkpoint, which stays as good as it was.
 
 use super::Frozen;
+use openfiles::Mounts;
 use openfiles::held::is_lost;
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,9 +27,8 @@ pub enum Lacking {
 
 /// Where file systems are mounted below `/`, as this process sees it.
 fn mounts() -> BTreeSet<PathBuf> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let point = |line: &str| Some(PathBuf::from(line.split(' ').nth(4)?.replace("\\040", " ")));
-    table.lines().filter_map(point).filter(|point| point != Path::new("/")).collect()
+    let all = Mounts::of(Path::new("/proc/self")).unwrap_or_default();
+    all.iter().map(|mount| mount.point.clone()).filter(|point| point != Path::new("/")).collect()
 }
 
 /// The mounts below which these are, but for those of folders that each node has for itself, such as `/tmp`.

@@ -9,10 +9,13 @@ use nix::unistd::Pid;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Signals that ask a program to end.
 pub const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+
+/// Within this time those who signal all processes of a job do so.
+const AT_ONCE: Duration = Duration::from_millis(200);
 
 impl Init<'_> {
     /// Hears of signals that have come: those that the supervisor tells of are given to the program.
@@ -21,7 +24,12 @@ impl Init<'_> {
             match (passed_in(&info), Signal::try_from(info.ssi_signo as i32)) {
                 (Some((number, for_all)), _) => self.signalled(number, for_all),
                 // Whoever signals all processes has signalled the program, too.
-                (None, Ok(signal)) if info.ssi_code == libc::SI_USER => self.note(signal),
+                (None, Ok(signal)) if info.ssi_code == libc::SI_USER => {
+                    if self.runs {
+                        self.of_all.insert(signal as i32, Instant::now());
+                    }
+                    self.note(signal);
+                }
                 _ => {}
             }
         }
@@ -31,6 +39,10 @@ impl Init<'_> {
     /// started: a launcher that gets SIGTERM kills them a second later, and they may have something to save.
     pub(super) fn give(&mut self, signal: Signal, for_all: bool) {
         self.note(signal);
+        let has_it = || self.of_all.get(&(signal as i32)).is_some_and(|at| at.elapsed() < AT_ONCE);
+        if for_all && !self.starts_ranks() && has_it() {
+            return;
+        }
         let ranks = match (self.starts_ranks(), for_all) {
             (true, _) => ranks(Path::new(RANKS_FOLDER)).unwrap_or_else(|| children(Path::new("/proc"), self.program)),
             // It leads its process group.

@@ -7,7 +7,6 @@ use crate::dumping::release;
 use crate::fallback;
 use crate::frozen::{self, Frozen};
 use crate::line::Said;
-use crate::patiently::patiently;
 use crate::relay::{self, Relay};
 use crate::task::UCX;
 use crate::{sandbox, seconds, tool};
@@ -16,6 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use openfiles::held::SHARED_MEMORY;
+use openfiles::patiently::patiently;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
@@ -197,7 +197,7 @@ impl Init<'_> {
                 // Killed by somebody, or for want of memory: the images may be good.
                 Ended::Signal(Signal::SIGKILL) => NotBack::alone("criu was killed"),
                 // Another program of this node has what it needs: the images are good.
-                _ if tool::says(folder, "restore.log", TAKEN) => {
+                _ if tool::is_taken(folder) => {
                     NotBack { is_taken: true, ..NotBack::alone(&tool::reason(folder, "restore.log")) }
                 }
                 _ => tool::reason(folder, "restore.log").into(),
@@ -245,9 +245,6 @@ impl Init<'_> {
 /// How long a restore waits for a port or a name of a socket that another program of the node holds.
 const TAKEN_LIMIT: Duration = Duration::from_secs(60);
 const TAKEN_PAUSE: Duration = Duration::from_secs(3);
-
-/// What CRIU says of a port or a name of a socket that another program holds.
-const TAKEN: &str = "Address already in use";
 
 /// A standard input that survives a restore: a regular file, or `/dev/null`. Tasks of steps are known to have none.
 fn standard_input(is_empty: bool) -> io::Result<File> {

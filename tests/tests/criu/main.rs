@@ -187,6 +187,47 @@ fn a_program_that_was_stopped_goes_on_when_it_is_told_to_also_at_a_checkpoint() 
     assert!(home.said().contains("is stopped by a signal"), "{}", home.said());
 }
 
+#[test]
+fn a_lock_on_a_file_that_is_mapped_is_held_after_the_node_has_died() {
+    let Some(place) = Place::get() else { return };
+    let home = place.home("locks");
+    let lock = "import fcntl, mmap, os, time\nf = open('lock', 'w+b'); f.write(b'0' * 100); f.flush()\n\
+                fcntl.lockf(f, fcntl.LOCK_EX, 10, 0); m = mmap.mmap(f.fileno(), 100)\n\
+                if os.fork():\n    os.wait()\nelse:\n    other = open('lock', 'r+b'); taken = 0\n    for _ in range(40):\n        \
+                try: fcntl.lockf(other, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0); taken += 1\n        except OSError: pass\n        \
+                time.sleep(0.2)\n    print('taken', taken, flush=True)\n";
+    let mut child = home.start(&["python3", "-c", lock], false);
+    home.wait_for_line(&mut child);
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    let mut child = home.start(&["python3", "-c", lock], true);
+    assert_eq!(home.end(&mut child), Some(0), "{}", home.said());
+    assert_eq!(home.read("out"), "taken 0\n", "{}", home.said());
+    assert!(home.set_aside().is_empty(), "{:?}", home.set_aside());
+}
+
+#[test]
+fn a_signal_for_all_processes_of_a_job_reaches_the_program_once() {
+    use nix::sys::signal::{Signal, kill};
+    let Some(place) = Place::get() else { return };
+    let home = place.home("signalled");
+    let script = "import signal, time\nheard = []\nsignal.signal(signal.SIGUSR1, lambda *_: heard.append(1))\nprint('begun', flush=True)\n\
+                  while not heard: time.sleep(0.05)\ntime.sleep(1)\nprint('heard', len(heard))\n";
+    let mut child = home.start(&["python3", "-c", script], false);
+    let limit = Instant::now() + LIMIT;
+    while !home.read("out").contains("begun") {
+        assert!(Instant::now() < limit, "{}", home.said());
+        thread::sleep(Duration::from_millis(50));
+    }
+    // But for the shell that stands for the node.
+    let is_of_job =
+        |pid: &i32| !fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().starts_with("bash");
+    let all: Vec<i32> = below(child.id(), "python3").into_iter().filter(is_of_job).collect();
+    all.iter().for_each(|pid| kill(nix::unistd::Pid::from_raw(*pid), Signal::SIGUSR1).expect("it runs"));
+    assert_eq!(home.end(&mut child), Some(0), "{}", home.said());
+    assert_eq!(home.read("out"), "begun\nheard 1\n", "{}", home.said());
+}
+
 /// Whether a process is one of our own.
 fn is_ours(pid: i32) -> bool {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
