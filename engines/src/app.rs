@@ -125,7 +125,7 @@ impl App {
 
     /// Takes the program's files out of its sight, but those of a line and those that were there before the run.
     fn set_aside(&self, line: Option<&Manifest>, found: &States) -> Result<(), String> {
-        let of_line = |path: &Path| line.is_some_and(|m| m.files.iter().any(|f| Path::new(&f.original) == path));
+        let of_line = |path: &Path| line.is_some_and(|m| m.files.iter().any(|f| f.original == path));
         let now = self.files.now().map_err(|e| e.to_string())?;
         for (path, _) in now.into_iter().filter(|(path, state)| !of_line(path) && found.get(path) != Some(state)) {
             put_aside(&path)?;
@@ -357,7 +357,7 @@ mod tests {
                 happening => assert!(matches!(happening, Happening::Appeared | Happening::GoesOn), "{happening:?}"),
             }
         };
-        let name = |original: &str| Path::new(original).strip_prefix(dir).unwrap().to_string_lossy().into_owned();
+        let name = |original: &Path| original.strip_prefix(dir).unwrap().to_string_lossy().into_owned();
         result
             .map_err(|e| e.to_string())
             .map(|saved| saved.files.into_iter().map(|f| (name(&f.original), f.bytes)).collect())

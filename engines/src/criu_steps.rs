@@ -4,8 +4,9 @@
 //! and the tasks of the one that was interrupted go on from their images.
 
 use crate::app::interval_variables;
+use crate::beside::Beside;
 use crate::repeated::From;
-use crate::wardens::{Dump, Loss, Standing, Wardens};
+use crate::wardens::{Callbacks, Dump, Loss, Standing, Wardens};
 use ::criu::line::{Member, Sent};
 use ::criu::relay;
 use ::criu::world::{SAVED, saved};
@@ -73,12 +74,13 @@ pub struct CriuSteps {
 }
 
 /// Which script the steps are of.
-#[derive(Clone, Debug)]
 pub struct Script {
     /// Its fingerprint.
     pub fingerprint: String,
     /// How many nodes it sees.
     pub nodes: u32,
+    /// What it does by itself.
+    pub beside: Beside,
 }
 
 /// A run of the script.
@@ -201,7 +203,7 @@ impl CriuSteps {
             }
             is_wish
         };
-        let wardens = Wardens::listen(&run, &host, Box::new(lost), Box::new(asked))?;
+        let wardens = Wardens::listen(&run, &host, Callbacks::new(lost, asked))?;
         let common = [1, 2].into_iter().filter_map(streams::regular).map(|(m, _)| (m.dev(), m.ino())).collect();
         let sandboxes =
             Sandboxes { criu, run, placement: None, restore: None, limit_s, common, appends, job: own_job() };
@@ -256,6 +258,10 @@ impl Engine for CriuSteps {
         Ok(environment)
     }
 
+    fn beside(&mut self) -> Option<String> {
+        self.of.beside.look()
+    }
+
     /// A step that has ended since is not run again, but what it has changed cannot be told from what others have.
     fn repeated(&self, from: &Manifest) -> Repeated {
         let folder = self.checkpoints.path(from.number);
@@ -297,7 +303,7 @@ impl Engine for CriuSteps {
         let begun = self.attempt.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.begun;
         let over_s = begun.elapsed().as_secs_f64();
         let counted = self.wardens.sent().map(|Sent { messages, bytes }| Counted { count: messages, bytes, over_s });
-        let Script { fingerprint, nodes } = self.of.clone();
+        let (fingerprint, nodes) = (self.of.fingerprint.clone(), self.of.nodes);
         Some(Messages { script: fingerprint, nodes, counted, together: self.wardens.together() })
     }
 

@@ -1,6 +1,7 @@
 //! Builds the engine that was chosen for a run.
 
 use crate::app::{self, Announced, App, Ask, Files};
+use crate::beside::Beside;
 use crate::criu::{self, Criu};
 use crate::criu_steps::{self, CriuSteps};
 use crate::dmtcp::Dmtcp;
@@ -105,8 +106,8 @@ pub fn equip(kind: Option<Kind>, gear: Gear<'_>, script: &mut Script) -> io::Res
                 appends,
                 mpi,
                 launchers,
-                wishes: tree.wishes,
-                of: criu_steps::Script { fingerprint: fingerprint(argv), nodes },
+                wishes: tree.wishes.clone(),
+                of: criu_steps::Script { fingerprint: fingerprint(argv), nodes, beside: Beside::new(tree) },
             };
             Box::new(CriuSteps::listen(parts)?)
         }

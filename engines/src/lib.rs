@@ -2,6 +2,7 @@
 //! run gets, and [`equip`] makes it.
 
 pub mod app;
+mod beside;
 pub mod choice;
 pub mod criu;
 pub mod criu_steps;

@@ -27,6 +27,7 @@ impl From {
         for frozen in self.frozen.iter().filter_map(|program| frozen::read(program).ok()) {
             own.extend(frozen.written.into_iter().filter(|file| !file.stays).map(|file| file.path));
             own.extend(frozen.read.into_iter().map(|file| file.path));
+            own.extend(frozen.pipes.into_iter().filter_map(|pipe| pipe.file));
             others.extend(frozen.folders);
             others.extend(frozen.needed.iter().map(|folder| folder.path().to_path_buf()));
         }

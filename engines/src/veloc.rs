@@ -257,7 +257,7 @@ impl Of {
 /// The versions of a checkpoint, by their names.
 fn versions_of(from: Option<&Manifest>) -> BTreeMap<String, u64> {
     let files = from.into_iter().flat_map(|manifest| &manifest.files);
-    let names = files.filter_map(|file| Path::new(&file.original).file_name()?.to_str());
+    let names = files.filter_map(|file| file.original.file_name()?.to_str());
     names.filter_map(part).map(|(key, _)| key).collect()
 }
 

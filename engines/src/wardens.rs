@@ -48,6 +48,26 @@ pub type Lost = dyn Fn(&Member, Loss, &dyn Fn() -> bool) -> bool + Send + Sync;
 /// Is told the exit code of each task that a signal from outside has ended, and tells whether that is what somebody wants.
 pub type AskedToEnd = dyn Fn(&Member, i32) -> bool + Send + Sync;
 
+/// What the driver does with what it hears.
+pub struct Callbacks {
+    /// Is told of each task that goes without a word.
+    pub lost: Box<Lost>,
+    /// Is told of each task that somebody has ended.
+    pub asked: Box<AskedToEnd>,
+    /// Takes what a task's supervisor or the stand-in of `srun` has to say to the user.
+    pub says: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Callbacks {
+    /// Says it in the output of the job.
+    pub fn new(
+        lost: impl Fn(&Member, Loss, &dyn Fn() -> bool) -> bool + Send + Sync + 'static,
+        asked: impl Fn(&Member, i32) -> bool + Send + Sync + 'static,
+    ) -> Callbacks {
+        Callbacks { lost: Box::new(lost), asked: Box::new(asked), says: Box::new(|text| protocol::say!("{text}")) }
+    }
+}
+
 /// The driver's end of the lines to all wardens of a job.
 #[derive(Clone)]
 pub struct Wardens(Arc<Shared>);
@@ -57,17 +77,15 @@ struct Shared {
     dump: Mutex<()>,
     state: Mutex<State>,
     changed: Condvar,
-    lost: Box<Lost>,
-    asked: Box<AskedToEnd>,
+    callbacks: Callbacks,
 }
 
 impl Wardens {
-    /// Listens for the tasks of a run on this host, which other nodes know by the name or address `host`; `lost` is
-    /// told of each task that goes without a word, `asked` of each that somebody has ended.
+    /// Listens for the tasks of a run on this host, which other nodes know by the name or address `host`.
     ///
     /// # Errors
     /// What the file system or the network says.
-    pub fn listen(run: &Path, host: &str, lost: Box<Lost>, asked: Box<AskedToEnd>) -> io::Result<Wardens> {
+    pub fn listen(run: &Path, host: &str, callbacks: Callbacks) -> io::Result<Wardens> {
         let folder = run.join(FOLDER);
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let secret = line::secret(run).map_err(io::Error::other)?;
@@ -76,7 +94,7 @@ impl Wardens {
         let address = format!("{host}:{}\n", listener.local_addr()?.port());
         write_durably(&folder.join(ADDRESS), address.as_bytes())?;
         let (dump, state, changed) = (Mutex::default(), Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { dump, state, changed, lost, asked });
+        let shared = Arc::new(Shared { dump, state, changed, callbacks });
         let wardens = Wardens(shared.clone());
         let unproven = Unproven::default();
         threads::start(move || {
@@ -88,10 +106,11 @@ impl Wardens {
                     drop(place);
                     match answered {
                         Ok((Hello::Task(member), line)) => shared.serve(member, line),
-                        Ok((Hello::Step { call, words, outside, together }, line)) => {
+                        Ok((Hello::Step { call, words, outside, together, goes_on }, line)) => {
                             if let Ok(teller) = line.teller() {
                                 shared.keep_together(&words, outside.as_ref().or(together.as_ref()));
-                                shared.hold(Step { call, words, outside, teller, is_ending: false, asks: false }, line);
+                                let (is_ending, asks) = (false, false);
+                                shared.hold(Step { call, words, outside, goes_on, teller, is_ending, asks }, line);
                             }
                         }
                         Err(e) => unproven.refuse(&e.to_string()),
@@ -168,11 +187,21 @@ impl Shared {
         state.end_unheld(&member.call);
         drop(state);
         for said in line.words::<Said>() {
-            // Slurm is asked, which may take a while: not under the lock.
+            // Slurm is asked, or something is said, which may take a while: not under the lock.
             let said = match said {
+                Said::Remark(remark) => {
+                    let line = self.state().remark(&member.call, remark);
+                    line.iter().for_each(|line| (self.callbacks.says)(line));
+                    continue;
+                }
                 Said::Ended { code, carried_bytes, asked: true, sent } => {
                     let is_broken = self.state().broken.contains(&member.call);
-                    Said::Ended { code, carried_bytes, asked: !is_broken && (self.asked)(&member, code), sent }
+                    Said::Ended {
+                        code,
+                        carried_bytes,
+                        asked: !is_broken && (self.callbacks.asked)(&member, code),
+                        sent,
+                    }
                 }
                 said => said,
             };
@@ -230,7 +259,7 @@ impl Shared {
 
     /// Tells that a task is lost; whether somebody wanted that.
     fn lose(&self, member: &Member, loss: Loss) -> bool {
-        (self.lost)(member, loss, &|| self.state().killed.contains(&member.call))
+        (self.callbacks.lost)(member, loss, &|| self.state().killed.contains(&member.call))
     }
 
     /// Tells that a step is lost if a task of it has not called in time.
@@ -252,6 +281,10 @@ impl Shared {
         state.steps.insert(id, step);
         drop(state);
         for said in line.words::<Said>() {
+            if let Said::Remark(text) = &said {
+                (self.callbacks.says)(text);
+                continue;
+            }
             let mut state = self.state();
             match (said, state.steps.get_mut(&id)) {
                 (Said::Ending, Some(step)) => step.is_ending = true,

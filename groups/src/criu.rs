@@ -10,7 +10,7 @@ use crate::lines::Reach;
 use driver::ports::{Engine, Happening, NotSaved, Unprepared};
 use engines::app::interval_variables;
 use engines::criu_steps::length_from;
-use engines::wardens::{Dump, Standing, Wardens};
+use engines::wardens::{Callbacks, Dump, Standing, Wardens};
 use host::mail::{Post, Tries};
 use job::run_folder::is_own;
 use protocol::Manifest;
@@ -405,7 +405,7 @@ impl GroupCriu {
             }
             is_wish
         };
-        let wardens = Wardens::listen(&folder, host, Box::new(lost), Box::new(asked))?;
+        let wardens = Wardens::listen(&folder, host, Callbacks::new(lost, asked))?;
         let (seats, within, dumps) = (seats.clone(), within.clone(), dumps.clone());
         Ok(GroupCriu { group, post, checkpoints, seats, within, wardens, dumps, tries: Tries::default() })
     }

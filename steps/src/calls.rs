@@ -31,6 +31,9 @@ pub const VARIABLE: &str = "JOULEPOINT_CALLS";
 /// File that tells the script's beginnings apart.
 const LIFE: &str = "life";
 
+/// File that is there once a step was told to have other words than before.
+const TOLD: &str = "other-words";
+
 /// Where programs are looked for if nothing says so.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -68,6 +71,7 @@ pub struct Target {
     /// Descriptor: 1 or 2.
     pub descriptor: i32,
     /// The file.
+    #[serde(with = "protocol::name")]
     pub path: PathBuf,
     /// First byte of the call.
     pub start: u64,
@@ -133,6 +137,7 @@ impl Calls {
         let known = calls.folder.join("script");
         match fs::read_to_string(&known) {
             Ok(before) if before == script => {}
+            Ok(before) if before == fingerprint_of_old(argv) => write_durably(&known, script.as_bytes())?,
             Ok(_) => {
                 protocol::say!("joulepoint: the script has changed, so all of its steps are run again");
                 calls.forget_all()?;
@@ -179,6 +184,7 @@ impl Calls {
         for claim in storage::names(&self.claims(), PATIENCE).map_err(io::Error::other)? {
             gone(PATIENCE.with(|| fs::remove_file(self.claims().join(&claim))))?;
         }
+        gone(fs::remove_file(self.folder.join(TOLD)))?;
         gone(fs::remove_file(self.closed()))
     }
 
@@ -247,6 +253,31 @@ impl Calls {
             }
         }
         Ok((number, alike))
+    }
+
+    /// A call of an earlier life that this one has not made, and that differs from `command` in some of its words only; told once in
+    /// a life, and only while no other call runs, which might be it.
+    pub fn alike(&self, command: &str) -> Option<String> {
+        if self.folder.join(TOLD).exists() {
+            return None;
+        }
+        let made = storage::names(&self.claims(), Patience::NONE).ok()?;
+        let known = storage::names(&self.folder, Patience::NONE).ok()?;
+        // In a script's first life nothing is known of what it has not called.
+        if known.iter().filter(|name| name.to_string_lossy().ends_with(".json")).count() < made.len() {
+            return None;
+        }
+        let keys: Vec<PathBuf> =
+            made.iter().filter_map(|claim| fs::read_link(self.claims().join(claim)).ok()).collect();
+        let is_made = |name: &str| {
+            let (key, number) = name.rsplit_once('.').unwrap_or((name, "1"));
+            let times = keys.iter().filter(|to| to.iter().next().is_some_and(|of| of == key)).count();
+            number.parse().is_ok_and(|number: usize| number <= times)
+        };
+        let (made, others): (Vec<_>, Vec<_>) = self.all().ok()?.into_iter().partition(|(name, _)| is_made(name));
+        let mut alike = others.into_iter().map(|(_, call)| call.command).filter(|before| are_alike(before, command));
+        let before = alike.next().filter(|_| made.iter().all(|(_, call)| call.ended.is_some()))?;
+        fs::File::create_new(self.folder.join(TOLD)).is_ok().then_some(before)
     }
 
     /// What is known of a call; nothing of one whose record is torn.
@@ -453,17 +484,45 @@ fn take_back_indistinct(calls: &mut [Call]) {
     }
 }
 
-/// What a script is: what stands in the files that its words name, and the other words. The path of a batch script
-/// is not part of it, since every node has its own.
+/// What a script is: its content, and its arguments. Its path is not part of it, since every node has its own copy of a batch script;
+/// nor is what stands in files that its arguments name, which it may write to. Of a program that is no script the first file that
+/// its arguments name may be one, for an interpreter.
 pub fn fingerprint(argv: &[String]) -> String {
+    let mut has_script = false;
+    hash_of(argv, |word| {
+        let content = if has_script { None } else { content(word) };
+        has_script |= content.as_ref().is_some_and(|text| !text.starts_with(ELF));
+        content
+    })
+}
+
+/// The same as earlier versions have it, for runs that outlive an upgrade: with the content of all files that are named.
+fn fingerprint_of_old(argv: &[String]) -> String {
+    hash_of(argv, content)
+}
+
+/// The hash of words, each with what stands for it, if anything does.
+fn hash_of(argv: &[String], mut instead: impl FnMut(&str) -> Option<Vec<u8>>) -> String {
     let mut hash = Xxh3::new();
     for word in argv {
-        let small = fs::metadata(word).is_ok_and(|m| m.is_file() && m.len() <= SCRIPT_LIMIT_BYTES);
-        match small.then(|| fs::read(word).ok()).flatten() {
-            Some(content) => hash.update(&content),
-            None => hash.update(word.as_bytes()),
-        }
+        hash.update(instead(word).as_deref().unwrap_or(word.as_bytes()));
         hash.update(&[0]);
     }
     format!("{:032x}", hash.digest128())
+}
+
+/// What stands in a file that is small enough for a script.
+fn content(word: &str) -> Option<Vec<u8>> {
+    let is_small = fs::metadata(word).is_ok_and(|m| m.is_file() && m.len() <= SCRIPT_LIMIT_BYTES);
+    is_small.then(|| fs::read(word).ok()).flatten()
+}
+
+/// How a program begins that is no script.
+const ELF: &[u8] = b"\x7fELF";
+
+/// Whether two commands of a launcher are of as many words, and have more than half of those behind its name in common.
+fn are_alike(one: &str, other: &str) -> bool {
+    let (one, other): (Vec<&str>, Vec<&str>) = (one.split(' ').collect(), other.split(' ').collect());
+    let same = one.iter().zip(&other).skip(1).filter(|(a, b)| a == b).count();
+    one.len() == other.len() && one.first() == other.first() && 2 * same > one.len() - 1
 }

@@ -10,7 +10,6 @@ mod inputs;
 pub mod late;
 pub mod mpi;
 pub mod mpirun;
-mod passing;
 pub mod redirects;
 pub mod resized;
 pub mod sandboxes;

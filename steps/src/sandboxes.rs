@@ -271,7 +271,11 @@ impl Sandboxes {
         outside: Option<String>,
         together: Option<String>,
     ) -> Result<Line, String> {
-        line::call(&self.run, &Hello::Step { call: call.to_string(), words: words.to_string(), outside, together })
+        let goes_on = !call.is_empty() && self.outputs(call).map_or(true, |outputs| outputs.is_some());
+        let (call, words) = (call.to_string(), words.to_string());
+        let line = line::call(&self.run, &Hello::Step { call, words, outside, together, goes_on })?;
+        line.says_for_us();
+        Ok(line)
     }
 
     /// What a call had written at the recovery line, with the folder of the copies; none if the line has it not.

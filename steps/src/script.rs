@@ -86,15 +86,27 @@ pub struct Tree {
     runs: Arc<AtomicBool>,
     /// The signal that has killed the script; 0 if none has.
     killed_by: Arc<AtomicI32>,
+    /// The script that was there when the job was told to end; `NEVER` if it was not.
+    told_to_end: Arc<AtomicI32>,
     /// Which signals somebody has given to the script or its steps.
     pub wishes: Wishes,
 }
+
+/// No process id, and not that of a script that has not been started.
+const NEVER: i32 = -1;
 
 impl Tree {
     /// Everything below `root`, the process that orphans fall to, but the driver itself.
     pub fn new(root: i32) -> Tree {
         let (pid, runs, killed_by) = (Arc::default(), Arc::default(), Arc::default());
-        Tree { root, pid, runs, killed_by, wishes: Wishes::default() }
+        let told_to_end = Arc::new(AtomicI32::new(NEVER));
+        Tree { root, pid, runs, killed_by, told_to_end, wishes: Wishes::default() }
+    }
+
+    /// Notes that SIGTERM has come, which the script has heard as well if it is there.
+    pub fn told_to_end(&self) -> Happening {
+        self.told_to_end.store(self.script(), Ordering::SeqCst);
+        Happening::Terminate
     }
 
     /// Notes that the script is given a signal from outside, and tells its process id.
@@ -260,7 +272,10 @@ impl Child for Script {
 
     fn terminate(&mut self) {
         self.calls.iter().for_each(Calls::close);
-        processes::signal(self.tree.script(), libc::SIGTERM);
+        let was_there = self.tree.told_to_end.load(Ordering::SeqCst);
+        if was_there != NEVER && was_there != self.tree.script() {
+            processes::signal(self.tree.script(), libc::SIGTERM);
+        }
         processes::signal(self.tree.script(), libc::SIGCONT);
     }
 

@@ -10,14 +10,14 @@ use crate::fallback;
 use crate::groups::{shim, words};
 use crate::inputs::{READS_PIPE, hash_input, input, takes_no_input};
 use crate::mpirun;
-use crate::passing::Passing;
 use crate::redirects::{Input, LABELS};
 use crate::resized;
 use crate::sandboxes::{self, Placed, Sandboxes};
 use crate::slurmd;
-use crate::streams::{self, Inode, Streams, distinct, is_pipe, regular};
+use crate::streams::{self, Inode, Streams, distinct, is_fleeting, regular};
 use ::criu::line::{Line, Said};
 use host::mail::now_s;
+use host::passing::Passing;
 use host::supervise::{block_signals, exit_code, unblocked};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
@@ -95,11 +95,13 @@ pub fn run(name: &str) -> i32 {
             if let Some(code) = known.as_ref().and_then(|call| streams.replayed(&calls, number, call)) {
                 return code;
             }
+            let before = if known.is_none() { calls.alike(&asked.text()) } else { None };
             let one = Asked { calls: &calls, name: &name, words: &asked, before: known.is_some() };
             let call = fresh(number, key, &asked, known);
             let (begins, starts) = (input_begins(), streams.positions());
             let mut held =
                 sandboxes.as_ref().zip(place).and_then(|(s, place)| hold(s, &one, place, &streams, &mut real));
+            before.into_iter().for_each(|before| say_that_it_begins_anew(&asked, &before));
             if held.as_ref().is_some_and(|h| h.sandboxed) {
                 match follow(&calls, &name, call.clone(), &streams, &mut real, held) {
                     Followed::Ended(code) => return code,
@@ -117,7 +119,7 @@ pub fn run(name: &str) -> i32 {
                 real.args(&words);
             }
             let streams = streams.own();
-            if writes_to_pipe() {
+            if output_is_fleeting() {
                 // What a call is that nothing is remembered of.
                 calls.forget(&name).unwrap_or_else(|e| protocol::say!("joulepoint: {name}: {e}"));
                 let _ = held.map(|h| h.line.outlive());
@@ -130,6 +132,12 @@ pub fn run(name: &str) -> i32 {
         }
         Err(e) => unremembered(sandboxes.as_ref(), &asked, format!("it cannot be remembered: {e}"), &mut real),
     }
+}
+
+/// The driver says it, if it knows of the step: the standard error may be a file of results.
+fn say_that_it_begins_anew(asked: &Words, before: &str) {
+    let words = asked.text();
+    protocol::say!("joulepoint: {words} is another step than {before}, which ran before: it begins from its beginning");
 }
 
 /// Becomes the real one for a call of which nothing is written down; the driver knows of the step for as long as it runs.
@@ -158,7 +166,7 @@ impl Words<'_> {
     /// What tells a call from others; none for calls that are not to be remembered: those of MPI launchers, and those that
     /// write to a pipe, since what went through it is gone, unless it is spooled (`may_pipe`).
     fn key(&self, may_pipe: bool) -> Option<String> {
-        if !may_pipe && writes_to_pipe() {
+        if !may_pipe && output_is_fleeting() {
             return None;
         }
         let mut hash = place(self.words)?;
@@ -303,8 +311,10 @@ fn adds_to_file(common: &[Inode]) -> bool {
 
 /// Tells the driver of a step whose tasks are in no sandbox, and the user why.
 fn outside(sandboxes: &Sandboxes, name: &str, words: &Words, reason: String) -> Option<Line> {
+    let line = sandboxes.begin(name, &words.text(), Some(reason.clone()), None);
+    let line = line.inspect_err(|e| protocol::say!("joulepoint: {e}")).ok();
     protocol::say!("joulepoint: no checkpoint while {} runs: {reason}", words.text());
-    sandboxes.begin(name, &words.text(), Some(reason), None).inspect_err(|e| protocol::say!("joulepoint: {e}")).ok()
+    line
 }
 
 /// The real `srun` for the call that the script makes, with the environment that it would have without us, if the `PATH`
@@ -385,15 +395,15 @@ fn place(words: &[OsString]) -> Option<Xxh3> {
     }
     hash.update(std::env::current_dir().ok()?.as_os_str().as_bytes());
     for descriptor in [1, 2] {
-        if let Some((_, path)) = regular(descriptor) {
+        if let Some((_, path)) = regular(descriptor).filter(|_| !is_fleeting(descriptor)) {
             hash.update(path.as_os_str().as_bytes());
         }
     }
     Some(hash)
 }
 
-fn writes_to_pipe() -> bool {
-    [1, 2].into_iter().any(is_pipe)
+fn output_is_fleeting() -> bool {
+    [1, 2].into_iter().any(is_fleeting)
 }
 
 /// How a call has ended that was followed.

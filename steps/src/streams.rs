@@ -4,8 +4,8 @@
 //! or the job's own output, is *spooled*: written to a file beside the call's record first, and passed on from there.
 
 use crate::calls::{Call, Calls, Output, Target};
-use crate::passing::{Passing, Way};
 use crate::redirects::Redirects;
+use host::passing::{Passing, Way};
 use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -55,7 +55,7 @@ impl Streams {
                 }
                 let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
                 streams.0[i] = Sink::Named { file, appends: of.appends };
-            } else if is_pipe(descriptor) || common.contains(&inode) {
+            } else if is_fleeting(descriptor) || common.contains(&inode) {
                 let same = i == 1 && fs::metadata("/proc/self/fd/1").is_ok_and(|m| (m.dev(), m.ino()) == inode);
                 streams.0[i] = Sink::Spooled(match &streams.0[0] {
                     Sink::Spooled(file) if same => file.try_clone()?,
@@ -96,7 +96,7 @@ impl Streams {
     /// Whether anything of the call has been passed on to a pipe.
     pub fn have_passed_on(&self) -> bool {
         let has = |(sink, descriptor): (&Sink, i32)| match sink {
-            Sink::Spooled(file) => is_pipe(descriptor) && file.metadata().is_ok_and(|m| m.len() > 0),
+            Sink::Spooled(file) => is_fleeting(descriptor) && file.metadata().is_ok_and(|m| m.len() > 0),
             _ => false,
         };
         self.0.iter().zip([1, 2]).any(has)
@@ -310,6 +310,11 @@ impl Streams {
 pub fn is_pipe(descriptor: i32) -> bool {
     let kind = fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type());
     kind.is_ok_and(|k| k.is_fifo() || k.is_socket())
+}
+
+/// Whether what goes to a descriptor cannot be found again: a pipe, or a file that has been removed (GNU parallel, `tmpfile`).
+pub fn is_fleeting(descriptor: i32) -> bool {
+    is_pipe(descriptor) || regular(descriptor).is_some_and(|(metadata, _)| metadata.nlink() == 0)
 }
 
 /// The regular file behind a descriptor.

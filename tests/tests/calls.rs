@@ -122,7 +122,10 @@ fn refuses_too_many_groups(site: &Site, dir: &Path) -> Result<()> {
     for (nodes, script) in [("-N4", "true"), ("-n4", "#SBATCH --nodes=2-4\ntrue")] {
         let output = sbatch(nodes, script)?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(!output.status.success() && said.contains("4 at most, or more nodes"), "{nodes}: {said}");
+        ensure!(
+            !output.status.success() && said.contains("4 nodes are too few to make 1000 groups"),
+            "{nodes}: {said}"
+        );
     }
     // Slurm finds the number of nodes.
     let output = sbatch("-n4", "true")?;

@@ -379,3 +379,90 @@ fn streams_of_every_kind_are_as_if_undisturbed_after_nodes_died() -> Result<()> 
     ensure!(out == own, "{out:?}: {}", job.said());
     Ok(())
 }
+
+/// Steps write results into files: by an option, by a redirection with standard error, and by a pipe.
+const RESULTS: &str = r#"
+numbers='for k in $(seq 60); do echo $k,$((k * k)); sleep 0.1; done'
+srun -n1 -N1 --exact -o named.csv bash -c "$numbers" &
+srun -n1 -N1 --exact bash -c "$numbers" > both.csv 2>&1 &
+wait
+srun -n1 -N1 --exact bash -c "$numbers" 2>&1 | cat > piped.csv
+srun -n1 -N1 awk -F, '{ sum += $2 } END { print sum }' named.csv both.csv piped.csv > sum
+"#;
+
+#[test]
+fn results_hold_no_word_of_ours_after_their_node_died_and_another_one_has_taken_over() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let job = Job::submit_script(&site, "results", 1, RESULTS)?;
+    let run = job.wait_for_lines(&site, 2)?;
+    let victim = run["records"][0]["nodes"][0].as_str().context("a node")?.to_string();
+    site.cluster.kill_node(&victim)?;
+    let state = site.wait_state(job.id, &["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"], LIMIT);
+    site.cluster.revive_node(&victim)?;
+    ensure!(state? == "COMPLETED", "{}", job.said());
+    let numbers: String = (1..=60).map(|k| format!("{k},{}\n", k * k)).collect();
+    for name in ["named.csv", "both.csv", "piped.csv"] {
+        let text = fs::read_to_string(job.folder.join(name))?;
+        ensure!(text == numbers, "{name}: {text}\n{}", job.said());
+    }
+    let sum = 3 * (1..=60).map(|k| k * k).sum::<u64>();
+    ensure!(fs::read_to_string(job.folder.join("sum"))? == format!("{sum}\n"), "{}", job.said());
+    let said = job.said();
+    ensure!(said.contains(&format!("and was {victim}: what bears that name")), "{said}");
+    Ok(())
+}
+
+/// More steps than the node has CPUs: the others wait.
+const FARM: &str = r#"
+for i in 1 2 3 4 5 6 7 8; do
+    srun -n1 -N1 -c1 --exact bash -c "echo $i >>begun; for k in \$(seq 60); do echo $i \$k; sleep 0.1; done" > farm.$i &
+done
+wait
+cat farm.*
+"#;
+
+#[test]
+fn a_farm_of_steps_that_wait_for_cpus_is_protected_and_goes_on_after_its_node_died() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let job = Job::submit_script(&site, "farm", 1, FARM)?;
+    let run = job.wait_for_lines(&site, 1)?;
+    let begun = || fs::read_to_string(job.folder.join("begun")).unwrap_or_default().lines().count();
+    let before = begun();
+    ensure!(before < 8, "all steps have begun: {}", job.said());
+    let victim = run["records"][0]["nodes"][0].as_str().context("a node")?.to_string();
+    site.cluster.kill_node(&victim)?;
+    let state = site.wait_state(job.id, &["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"], LIMIT);
+    site.cluster.revive_node(&victim)?;
+    ensure!(state? == "COMPLETED", "{}", job.said());
+    let lines: String = (1..=8).flat_map(|i| (1..=60).map(move |k| format!("{i} {k}\n"))).collect();
+    let out = fs::read_to_string(job.folder.join("out"))?;
+    ensure!(out == lines, "{out}\n{}", job.said());
+    println!("farm: {before} of 8 steps had begun when {victim} died, {} in all", begun());
+    ensure!(begun() < 8 + before, "all that had begun began anew: {}", job.said());
+    Ok(())
+}
+
+/// A step runs beside, and the script itself works.
+const BESIDE: &str = r#"srun --overlap -n1 sleep 300 &
+python3 -c '
+import os
+while not os.path.exists("enough"):
+    sum(range(100000))'
+kill %1
+wait
+echo done
+"#;
+
+#[test]
+fn work_of_the_script_itself_beside_its_steps_is_told_to_be_in_no_checkpoint() -> Result<()> {
+    let Some(site) = site() else { return Ok(()) };
+    let job = Job::submit_script(&site, "beside", 1, BESIDE)?;
+    let said = "but what the script does by itself (python3) is done again";
+    site.wait("what no checkpoint holds", LIMIT, |_| Ok(job.said().contains(said).then_some(())))
+        .with_context(|| job.said())?;
+    fs::write(job.folder.join("enough"), "")?;
+    site.wait_state(job.id, &["COMPLETED"], LIMIT).with_context(|| job.said())?;
+    let run = site.report(job.id)?.context("a report")?;
+    ensure!(run["protection"]["reason"].as_str().unwrap_or_default().contains("by itself"), "{run}");
+    Ok(())
+}

@@ -128,6 +128,9 @@ impl Wardens {
             Said::Failed(reason) => Some(Err(reason.clone())),
             _ => None,
         })?;
+        if let Some(Member { call, .. }) = self.0.state().newcomer(running, ended) {
+            return Err(format!("tasks of call {call} have begun meanwhile").into());
+        }
         let saved = self.phase(running, Some(&|_| Order::Save), &wanted, |said| match said {
             Said::Saved { carried_bytes } => Some(Ok(*carried_bytes)),
             Said::Failed(reason) => Some(Err(reason.clone())),

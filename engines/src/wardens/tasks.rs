@@ -4,6 +4,9 @@ use super::{Loss, Standing};
 use ::criu::line::{Line, Member, Order, Said, Sent};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What our own lines begin with.
+const OURS: &str = "joulepoint: ";
+
 /// Who is there.
 #[derive(Default)]
 pub(super) struct State {
@@ -22,6 +25,8 @@ pub(super) struct State {
     pub(super) begun: u32,
     /// Why the nodes of some call could not go back one by one.
     pub(super) together: Option<String>,
+    /// By call: what tasks that come back have had said.
+    remarks: BTreeSet<(String, String)>,
 }
 
 /// A task, by the number of its line.
@@ -46,6 +51,8 @@ pub(super) struct Step {
     pub(super) call: String,
     pub(super) words: String,
     pub(super) outside: Option<String>,
+    /// Whether its tasks go on from the recovery line.
+    pub(super) goes_on: bool,
     pub(super) teller: Line,
     /// Whether the script ends it.
     pub(super) is_ending: bool,
@@ -76,11 +83,20 @@ impl State {
         if self.tasks.values().filter(|t| of_call(t) && is_ready(t)).count() < of.tasks as usize {
             return;
         }
+        self.remarks.retain(|(call, _)| *call != of.call);
         for task in self.tasks.values_mut().filter(|t| of_call(t) && t.ready) {
             task.ready = false;
             // A line that is broken is noticed by who reads it.
             let _ = task.teller.tell(&Order::Restore);
         }
+    }
+
+    /// The line of the job's output that tells what a task of a call says; one for all that come back together.
+    pub(super) fn remark(&mut self, call: &str, remark: String) -> Option<String> {
+        let words = self.steps.values().find(|step| step.call == call).map_or("a step", |step| &step.words);
+        let text = remark.strip_prefix(OURS).unwrap_or(&remark);
+        let line = format!("{OURS}{words}: {text}");
+        self.remarks.insert((call.to_string(), remark)).then_some(line)
     }
 
     /// Tells who stands for the `srun` of a call that somebody has ended it: no dead node explains its end.
@@ -156,6 +172,12 @@ impl State {
         is_lost.then_some(loss)
     }
 
+    /// A task that has called since the tasks of a line to come were asked, if there is one: they may have seen what it did.
+    pub(super) fn newcomer(&self, running: &Running, ended: &[(Standing, i32)]) -> Option<&Member> {
+        let is_known = |id: &u64, of: &Member| running.contains_key(id) || ended.iter().any(|(s, _)| s.member == *of);
+        self.tasks.iter().find(|(id, t)| !is_known(id, &t.member)).map(|(_, t)| &t.member)
+    }
+
     /// The tasks of the line to come, running ones by their numbers, and ended ones with their codes, if all are there.
     pub(super) fn complete(&self) -> Result<(Running, Vec<(Standing, i32)>), String> {
         let known = &self.tasks;
@@ -166,7 +188,8 @@ impl State {
             if let Some(reason) = &step.outside {
                 return Err(format!("{} runs in no sandbox: {reason}", step.words));
             }
-            if !known.values().any(|t| t.member.call == step.call) {
+            // One that begins has done nothing that a line could lose: it may wait for free CPUs, and for long.
+            if step.goes_on && !known.values().any(|t| t.member.call == step.call) {
                 return Err(format!("{} has not started its tasks yet", step.words));
             }
         }

@@ -27,7 +27,7 @@ fn listen_for_killed(run: &Path) -> (Wardens, Receiver<(u32, Loss)>, Receiver<bo
         sender.lock().unwrap().send((m.rank, loss)).unwrap();
         false
     };
-    (Wardens::listen(run, "localhost", Box::new(told), Box::new(|_, _| true)).unwrap(), lost, killed)
+    (Wardens::listen(run, "localhost", Callbacks::new(told, |_, _| true)).unwrap(), lost, killed)
 }
 
 /// A task that says this to each order in turn, and tells the orders that it heard when its line ends.
@@ -247,10 +247,28 @@ fn a_task_without_a_word_is_lost_and_a_step_outside_forbids_the_dump() {
     drop(line::call(run.path(), &Hello::Task(member("a.1", 4, 5))).unwrap());
     assert_eq!(lost.recv_timeout(Duration::from_secs(60)), Ok((4, Loss::Gone)));
     let outside = Some("it reads a pipe".to_string());
-    let step = Hello::Step { call: "b.1".into(), words: "srun cat".into(), outside, together: None };
+    let step = Hello::Step { call: "b.1".into(), words: "srun cat".into(), outside, together: None, goes_on: false };
     let _line = line::call(run.path(), &step).unwrap();
     let limit = Instant::now() + Duration::from_secs(60);
     while !dump(&wardens, into.path()).unwrap_err().contains("srun cat runs in no sandbox: it reads a pipe") {
+        assert!(Instant::now() < limit);
+    }
+}
+
+#[test]
+fn a_step_that_waits_for_cpus_forbids_a_dump_only_if_it_goes_on_from_a_line() {
+    let (run, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (wardens, _lost) = listen(run.path());
+    let limit = Instant::now() + Duration::from_secs(60);
+    let step = |call: &str, goes_on| {
+        let words = format!("srun {call}");
+        let step = Hello::Step { call: call.into(), words, outside: None, together: None, goes_on };
+        line::call(run.path(), &step).unwrap()
+    };
+    let _begins = step("a.1", false);
+    assert!(dump(&wardens, into.path()).unwrap_err().contains("none runs now"));
+    let _goes_on = step("b.1", true);
+    while !dump(&wardens, into.path()).unwrap_err().contains("srun b.1 has not started its tasks yet") {
         assert!(Instant::now() < limit);
     }
 }
@@ -276,7 +294,7 @@ fn what_the_ranks_of_all_nodes_have_sent_is_added_up_until_the_script_begins_ane
     }
     for (words, why) in [("mpirun prog", "an MPI launcher starts it"), ("srun cat", "it reads standard input")] {
         let together = Some(why.to_string());
-        let step = Hello::Step { call: words.into(), words: words.into(), outside: None, together };
+        let step = Hello::Step { call: words.into(), words: words.into(), outside: None, together, goes_on: false };
         tasks.push(line::call(run.path(), &step).unwrap());
         while wardens.together().as_deref() != Some("mpirun prog: an MPI launcher starts it") {
             assert!(Instant::now() < limit, "{:?}", wardens.together());
@@ -299,7 +317,7 @@ fn what_the_ranks_of_all_nodes_have_sent_is_added_up_until_the_script_begins_ane
 fn a_step_that_the_script_ends_loses_no_task() {
     let run = tempfile::tempdir().unwrap();
     let (wardens, lost) = listen(run.path());
-    let step = Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None, together: None };
+    let step = Hello::Step { call: "a.1".into(), words: "prog".into(), outside: None, together: None, goes_on: false };
     let mut step = line::call(run.path(), &step).unwrap();
     let one = line::call(run.path(), &Hello::Task(member("a.1", 0, 1))).unwrap();
     wait_for(&wardens, 1);
@@ -318,7 +336,8 @@ fn a_step_whose_srun_was_killed_is_told_from_one_that_somebody_has_cancelled() {
     let run = tempfile::tempdir().unwrap();
     let (wardens, lost, killed) = listen_for_killed(run.path());
     for (call, is_killed) in [("a.1", true), ("b.1", false)] {
-        let step = Hello::Step { call: call.into(), words: "prog".into(), outside: None, together: None };
+        let step =
+            Hello::Step { call: call.into(), words: "prog".into(), outside: None, together: None, goes_on: false };
         let mut step = line::call(run.path(), &step).unwrap();
         let one = line::call(run.path(), &Hello::Task(member(call, 0, 1))).unwrap();
         wait_for(&wardens, 1);
@@ -343,7 +362,7 @@ fn a_step_that_has_ended_well_hears_it_when_all_of_its_tasks_have_said_how_they_
     let (wardens, lost) = listen(run.path());
     let step = || {
         let (call, words) = ("a.1".into(), "srun x".into());
-        line::call(run.path(), &Hello::Step { call, words, outside: None, together: None }).unwrap()
+        line::call(run.path(), &Hello::Step { call, words, outside: None, together: None, goes_on: false }).unwrap()
     };
     let mut tasks: Vec<Line> =
         (0..3).map(|rank| line::call(run.path(), &Hello::Task(member("a.1", rank, 3))).unwrap()).collect();
@@ -370,7 +389,7 @@ fn a_step_that_has_ended_well_hears_it_when_all_of_its_tasks_have_said_how_they_
     assert_eq!(one.hear::<Said>().unwrap(), None);
     let mut none = line::call(
         run.path(),
-        &Hello::Step { call: "b.1".into(), words: "srun y".into(), outside: None, together: None },
+        &Hello::Step { call: "b.1".into(), words: "srun y".into(), outside: None, together: None, goes_on: false },
     )
     .unwrap();
     none.tell(&Said::EndedWell).unwrap();

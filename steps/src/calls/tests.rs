@@ -112,6 +112,22 @@ fn a_script_is_known_by_its_content_wherever_it_lies() {
 }
 
 #[test]
+fn what_stands_in_the_files_of_its_arguments_does_not_change_a_script() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let print = |argv: &[&str], log: &str| {
+        fs::write(path("job.sh"), "#!/bin/sh\nsrun a").unwrap();
+        fs::write(path("log"), log).unwrap();
+        fingerprint(
+            &argv.iter().map(|word| if word.contains('/') { (*word).into() } else { path(word) }).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(print(&["job.sh", "log"], "one"), print(&["job.sh", "log"], "one two"));
+    assert_ne!(print(&["/bin/sh", "log"], "srun a"), print(&["/bin/sh", "log"], "srun b"));
+    assert_eq!(print(&["/bin/sh", "job.sh", "log"], "one"), print(&["/bin/sh", "job.sh", "log"], "two"));
+}
+
+#[test]
 fn a_torn_record_is_none() {
     let dir = tempfile::tempdir().unwrap();
     let calls = Calls::open(dir.path(), &[]).unwrap();
