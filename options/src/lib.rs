@@ -15,7 +15,7 @@ mod wrong;
 pub use forms::{
     Signal, TIMES, counted, format_time, parse_percent, parse_signal, parse_size, parse_time, spoken, time_argument,
 };
-pub use prospect::{CHECKPOINT_COMMAND, prospect};
+pub use prospect::{CHECKPOINT_COMMAND, Job, prospect};
 pub use settings::{Bounds, Engine, Log, Network, Objective, Protocol, Resume, Settings, resolve};
 pub use submission::{submitted, written};
 pub use table::{Form, OPTIONS, Spec, Takes, find, nearest};

@@ -12,20 +12,43 @@ const LAUNCHERS: [&str; 6] = ["srun", "mpirun", "mpiexec", "orterun", "prterun",
 /// Engines that take images of processes: the site has to install them.
 const IMAGES: [Engine; 2] = [Engine::Criu, Engine::Dmtcp];
 
+/// Whose word it is that a job will not be protected.
+const TOLD: &str = "the nodes tell";
+const SEEN: &str = "is seen here";
+
+/// A job, as far as it is seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Job<'a> {
+    /// The commands that it runs.
+    pub commands: &'a str,
+    /// Its nodes; the fewest of a range.
+    pub nodes: Option<u32>,
+}
+
 /// What is to protect a job, or that nothing is likely to, in a sentence.
 ///
-/// `commands`: those that the job runs, as far as they are seen. `has_command`: whether its user names a checkpoint command.
-/// `nodes`: what the nodes of the cluster have, if that is known.
-pub fn prospect(settings: &Settings, commands: &str, has_command: bool, nodes: Option<&Capabilities>) -> String {
+/// `has_command`: whether its user names a checkpoint command. `nodes`: what the nodes of the cluster have, if that is known.
+pub fn prospect(settings: &Settings, job: &Job<'_>, has_command: bool, nodes: Option<&Capabilities>) -> String {
+    let commands = job.commands;
+    // A run of groups starts a part on each node by itself.
+    let spread = job.nodes.filter(|nodes| *nodes > 1 && settings.groups <= 1);
+    let beyond = spread.filter(|_| !commands.is_empty() && !launches(commands));
+    let images = |engines: &[Engine]| match beyond {
+        Some(all) => {
+            let why = format!("the job has {all} nodes, an image is of one, and its script itself starts no srun");
+            Err((SEEN, why))
+        }
+        None => installed(engines, nodes).map_err(|none| (TOLD, none)),
+    };
     let patterns = || settings.done.iter().map(|p| format!("'{p}'")).collect::<Vec<_>>().join(", ");
     let by = match settings.engine {
         None if !settings.done.is_empty() => format!("the program's own checkpoints ({})", patterns()),
         None if settings.signal.is_some() => "the checkpoints that the program writes on a signal".to_string(),
         Some(Engine::App) if settings.done.is_empty() => "the checkpoints that the program announces".to_string(),
         Some(Engine::App) => format!("the program's own checkpoints ({})", patterns()),
-        Some(engine @ (Engine::Criu | Engine::Dmtcp)) => match installed(&[engine], nodes) {
+        Some(engine @ (Engine::Criu | Engine::Dmtcp)) => match images(&[engine]) {
             Ok(on) => format!("engine {}{on}", engine.as_str()),
-            Err(none) => return unlikely(settings, &none),
+            Err((known, none)) => return unlikely(settings, known, &none),
         },
         Some(Engine::Scr) => "engine scr, if the program uses SCR".to_string(),
         Some(Engine::Veloc) => "engine veloc, if the program uses VELOC".to_string(),
@@ -36,14 +59,14 @@ pub fn prospect(settings: &Settings, commands: &str, has_command: bool, nodes: O
         None if nodes.is_some_and(|nodes| nodes.having("scr") > 0) => {
             "memory images (CRIU or DMTCP) or SCR".to_string()
         }
-        None => match installed(&IMAGES, nodes) {
+        None => match images(&IMAGES) {
             Ok(on) if launches(commands) => {
                 format!(
                     "images of its tasks (CRIU{on}); MPI under srun: if the program is linked to Open MPI 4 or MPICH"
                 )
             }
             Ok(on) => format!("memory images (CRIU or DMTCP{on})"),
-            Err(none) => return unlikely(settings, &none),
+            Err((known, none)) => return unlikely(settings, known, &none),
         },
     };
     format!("to be protected by {by}")
@@ -68,19 +91,20 @@ fn installed(engines: &[Engine], nodes: Option<&Capabilities>) -> Result<String,
     }
 }
 
-fn unlikely(settings: &Settings, none: &str) -> String {
+fn unlikely(settings: &Settings, known: &str, none: &str) -> String {
     let then = match settings.is_required() {
         true => "the job will end before it begins",
         false => "a failure will cost all work",
     };
     format!(
-        "NOT PROTECTED, as far as the nodes tell: {none}; {then}; if the program writes checkpoints, name their files: --ft-energy-done=FILES"
+        "NOT PROTECTED, as far as {known}: {none}; {then}; if the program writes checkpoints, name their files: --ft-energy-done=FILES"
     )
 }
 
 fn launches(commands: &str) -> bool {
     let code = commands.lines().filter(|line| !line.trim_start().starts_with('#'));
-    let mut words = code.flat_map(str::split_whitespace).filter_map(|word| word.rsplit('/').next());
+    let parts = |line| str::split(line, |c: char| c.is_whitespace() || "'\",;()[]`$".contains(c));
+    let mut words = code.flat_map(parts).filter_map(|word| word.rsplit('/').next());
     words.any(|word| LAUNCHERS.contains(&word))
 }
 
@@ -91,9 +115,31 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn told(pairs: &[(&str, &str)], commands: &str, nodes: Option<&Capabilities>) -> String {
+        told_of(pairs, &Job { commands, nodes: None }, nodes)
+    }
+
+    fn told_of(pairs: &[(&str, &str)], job: &Job<'_>, nodes: Option<&Capabilities>) -> String {
         let setting = |v: &str| Setting { value: v.to_string(), source: Source::Option };
         let settings = pairs.iter().chain(&[("ft-energy", "")]).map(|(n, v)| (n.to_string(), setting(v))).collect();
-        prospect(&crate::resolve(&Request { settings }, &BTreeMap::new()).unwrap(), commands, false, nodes)
+        prospect(&crate::resolve(&Request { settings }, &BTreeMap::new()).unwrap(), job, false, nodes)
+    }
+
+    #[test]
+    fn an_image_of_a_script_without_steps_protects_one_node() {
+        let of = |pairs: &[(&str, &str)], commands, nodes| told_of(pairs, &Job { commands, nodes: Some(nodes) }, None);
+        let two = of(&[], "./a", 2);
+        assert!(two.starts_with("NOT PROTECTED, as far as is seen here: the job has 2 nodes"), "{two}");
+        assert!(of(&[("ft-energy-require", "")], "./a", 2).contains("will end before it begins"));
+        assert!(of(&[("ft-energy-engine", "criu")], "./a", 2).starts_with("NOT PROTECTED"));
+        for (pairs, commands, nodes) in [
+            (&[][..], "./a", 1),
+            (&[], "srun ./a", 2),
+            (&[], "", 2),
+            (&[("ft-energy-done", "a.cpt")], "./a", 2),
+            (&[("ft-energy-protocol", "uncoordinated"), ("ft-energy-groups", "2")], "./a", 2),
+        ] {
+            assert!(of(pairs, commands, nodes).starts_with("to be protected"), "{commands} {nodes}");
+        }
     }
 
     #[test]

@@ -80,6 +80,16 @@ pub fn has_parts(script: &str, words: &[String]) -> bool {
 /// The most nodes that a job may get, by its script's lines and sbatch's own words, which win; nothing where they do not
 /// say it, or it is not understood.
 pub fn most_nodes(script: &str, words: &[String]) -> Option<u32> {
+    nodes(script, words)?.rsplit('-').next()?.parse().ok().filter(|most| *most > 0)
+}
+
+/// The fewest nodes that a job will have, by its script's lines and sbatch's own words; nothing where they do not say it.
+pub fn fewest_nodes(script: &str, words: &[String]) -> Option<u32> {
+    nodes(script, words)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// How many nodes a job is to have, as it is written; nothing where that is not told, or not understood.
+fn nodes(script: &str, words: &[String]) -> Option<String> {
     let directives = directives(script);
     let all = || directives.iter().chain(words);
     // As in -HN4.
@@ -89,8 +99,35 @@ pub fn most_nodes(script: &str, words: &[String]) -> Option<u32> {
     }
     let mut told = sizes(&directives);
     told.extend(sizes(words));
-    let nodes = told.get("--nodes")?;
-    nodes.rsplit('-').next()?.parse().ok().filter(|most| *most > 0)
+    told.remove("--nodes")
+}
+
+/// Whether a job does not come back after the loss of a node, by its own words.
+///
+/// `by_environment`: whether `SBATCH_NO_REQUEUE` is set.
+///
+/// The command line wins over the environment, and that over the script.
+pub fn stays_away(words: &[String], by_environment: bool, script: &str) -> bool {
+    let told = |words: &[String]| {
+        let last = words.iter().rev().find(|word| ["--requeue", "--no-requeue"].contains(&word.as_str()));
+        last.map(|word| word == "--no-requeue")
+    };
+    let by_script = || told(&directives(script)).unwrap_or(false);
+    told(words).unwrap_or_else(|| by_environment || by_script())
+}
+
+/// How many nodes groups and spares need at least; a group has a node.
+pub fn needed_nodes(groups: u32, spare: u32) -> u32 {
+    groups.max(1).saturating_add(spare)
+}
+
+/// Why so many nodes do not make the groups and spares that were asked for, if so.
+pub fn too_few(groups: u32, spare: u32, nodes: u32) -> Option<String> {
+    let wants = match groups {
+        0 | 1 => format!("keep {spare} spares"),
+        _ => format!("make {groups} groups and {spare} spares"),
+    };
+    (nodes < needed_nodes(groups, spare)).then(|| format!("{nodes} nodes are too few to {wants}"))
 }
 
 #[cfg(test)]
@@ -116,7 +153,19 @@ mod tests {
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_string).collect();
             assert_eq!(most_nodes(script, &words), most, "{script:?} {line}");
+            let fewest = fewest_nodes(script, &words);
+            assert!(most.is_none() || fewest.is_some_and(|fewest| Some(fewest) <= most), "{script:?} {line}");
             assert_eq!(has_parts(script, &words), parts, "{script:?} {line}");
         }
+    }
+
+    #[test]
+    fn a_job_that_does_not_come_back_is_seen() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(stays_away(&words("--no-requeue -N2"), false, ""));
+        assert!(stays_away(&[], false, "#!/bin/sh\n#SBATCH --no-requeue\n"));
+        assert!(stays_away(&[], true, ""));
+        assert!(!stays_away(&words("--requeue"), true, "#!/bin/sh\n#SBATCH --no-requeue\n"));
+        assert!(!stays_away(&[], false, "#!/bin/sh\n"));
     }
 }

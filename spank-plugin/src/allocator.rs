@@ -5,7 +5,7 @@ use crate::option_values::program;
 use crate::output;
 use crate::prospect;
 use crate::site;
-use crate::submit::{self, CARRIER};
+use crate::submit::{self, CARRIER, Seen};
 use options::size::{PARTS, PARTS_CURE};
 use protocol::Request;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,14 +41,14 @@ pub fn init_post_opt() -> Result<(), String> {
 /// It asks for more than Slurm would let it have.
 fn tell(request: &Request) -> Result<(), String> {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    let (words, script) = submit::submission();
-    let stays_away = prospect::stays_away(&words, std::env::var_os("SBATCH_NO_REQUEUE").is_some(), &script);
+    let Seen { words, script, is_whole } = submit::submission();
+    let stays_away = options::size::stays_away(&words, std::env::var_os("SBATCH_NO_REQUEUE").is_some(), &script);
     let settings = options::resolve(request, &Default::default()).map_err(|refusal| refusal.to_string())?;
     if stays_away && settings.require {
         let cure = "leave one of them out";
         return Err(format!("--ft-energy-require: --no-requeue lets Slurm end the job with a lost node; {cure}"));
     }
-    let has_parts = submit::seen().is_some_and(|(words, script)| options::size::has_parts(&script, &words));
+    let has_parts = submit::seen().is_some_and(|seen| options::size::has_parts(&seen.script, &seen.words));
     if has_parts && settings.is_required() {
         let asked = settings.engine.filter(|_| !settings.require);
         let asked = asked.map_or("require".to_owned(), |engine| format!("engine={}", engine.as_str()));
@@ -62,7 +62,9 @@ fn tell(request: &Request) -> Result<(), String> {
         return Ok(());
     }
     let nodes = prospect::capabilities(&site::get().capabilities);
-    crate::inform(&prospect::line(&settings, &prospect::commands(&words, &script), nodes.as_ref()));
+    let commands = if is_whole { prospect::commands(&words, &script) } else { String::new() };
+    let job = options::Job { commands: &commands, nodes: options::size::fewest_nodes(&script, &words) };
+    crate::inform(&prospect::line(&settings, &job, nodes.as_ref()));
     prospect::unknown_twins(std::env::vars_os()).iter().for_each(|line| crate::inform(line));
     if stays_away {
         crate::inform("--no-requeue: with a lost node the job ends for good; only what dies within it is recovered");

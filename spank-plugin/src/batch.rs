@@ -22,7 +22,7 @@ pub fn task_init(handle: &Handle<'_>) -> Result<(), String> {
         return Ok(());
     }
     let wrapped = wrap(handle);
-    output::begin(handle, wrapped == Ok(true));
+    output::begin(handle);
     wrapped.map(drop).map_err(|reason| format!("{reason}; the job runs unprotected"))
 }
 
@@ -38,11 +38,13 @@ fn wrap(handle: &Handle<'_>) -> Result<bool, String> {
     // Users can write Slurm's internal variables themselves, so nothing that arrives here counts as checked.
     let Some(request) = said.request()? else { return Ok(false) };
     if let Err(reason) = executable(&site.wrapper) {
-        if request.settings.contains_key("ft-energy-require") {
-            put_in_front(handle, &refusing(&reason))?;
-            return Ok(true);
-        }
-        return Err(reason);
+        let instead = match request.settings.contains_key("ft-energy-require") {
+            _ if output::is_later_life(handle) => HOLDING,
+            true => REFUSING,
+            false => return Err(reason),
+        };
+        put_in_front(handle, &["/bin/sh", "-c", instead, reason.as_str()].map(OsString::from))?;
+        return Ok(true);
     }
     let words = words(&site, &request)?;
     if let Some(conf) = &site.conf {
@@ -56,13 +58,23 @@ fn wrap(handle: &Handle<'_>) -> Result<bool, String> {
     Ok(true)
 }
 
-/// The words before the script of a job that is not to run without the wrapper: no error of a hook, which Slurm would take
-/// for the node's.
-fn refusing(reason: &str) -> Vec<OsString> {
-    let say =
-        r#"echo "joulepoint: NOT PROTECTED: $0; --ft-energy-require: the job ends before it has begun" >&2; exit 122"#;
-    ["/bin/sh", "-c", say, reason].map(OsString::from).to_vec()
-}
+/// What the shell runs in place of a script that is not to run without the wrapper; `$0` is the reason. No error of a hook, which
+/// Slurm would take for the node's.
+const REFUSING: &str =
+    r#"echo "joulepoint: NOT PROTECTED: $0; --ft-energy-require: the job ends before it has begun" >&2; exit 122"#;
+
+/// Likewise in a later life of the job: from its beginning the script would run over what the lives before may have left. Slurm
+/// ends the job while it waits; a slurmctld that is away is asked for five minutes.
+const HOLDING: &str = r#"for try in 1 2 3 4 5 6 7 8 9 10; do
+    if scontrol requeuehold "$SLURM_JOB_ID"; then
+        echo "joulepoint: $0; the job goes back into the queue and is held; when that is mended: scontrol release" >&2
+        sleep 120
+        exit 122
+    fi
+    sleep 30
+done
+echo "joulepoint: NOT PROTECTED: $0; the job could not be held, and ends before it has begun" >&2
+exit 122"#;
 
 /// What the submitting side sent along; one that cannot be read counts as absent.
 fn carried(handle: &Handle<'_>) -> Option<Request> {

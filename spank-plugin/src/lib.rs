@@ -5,7 +5,8 @@
 //! `local` (`srun`), `batch` (the batch script's task on its first node).
 //!
 //! Architecture invariants: beside a job (`slurmstepd`, `slurmd`) every entry answers 0, so nothing that goes
-//! wrong here stops a job or drains a node; no policy, no thread, no RPC, no waiting; `job_prolog` and
+//! wrong here stops a job or drains a node; no policy, no thread, no RPC, no waiting (in `sbatch`
+//! a script that comes by a pipe is waited for, as Slurm does); `job_prolog` and
 //! `job_epilog` are not exported, because they would cost every job of the site a process per node.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
@@ -13,6 +14,7 @@
 
 mod allocator;
 mod batch;
+mod input;
 mod launcher;
 mod local;
 mod option_values;

@@ -6,9 +6,14 @@
 
 use crate::option_values::program;
 use crate::site::Site;
-use crate::submit;
+use crate::submit::{self, Seen};
 use spank::Handle;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 /// By which `sbatch` takes the default of `--open-mode`.
 const DEFAULT: &str = "SBATCH_OPEN_MODE";
@@ -26,11 +31,17 @@ const CONFIGURATIONS: [&str; 2] = ["/etc/slurm/slurm.conf", "/run/slurm/conf/slu
 pub fn add_to(site: &Site) {
     // SAFETY: sbatch has not started a thread when it initializes its plugins.
     unsafe { std::env::remove_var(OURS) };
-    if program() != "sbatch" || std::env::var_os(DEFAULT).is_some() {
+    if program() != "sbatch" {
+        return;
+    }
+    // Of the job that submits this one.
+    // SAFETY: as above.
+    unsafe { std::env::remove_var("SLURM_RESTART_COUNT") };
+    if std::env::var_os(DEFAULT).is_some() {
         return;
     }
     // Of a script that is not seen here nobody knows what it says.
-    let Some((words, script)) = submit::seen() else { return };
+    let Some(Seen { words, script, .. }) = submit::seen() else { return };
     let environment = std::env::var("FT_ENERGY").ok();
     if !wants(&words, &script, environment.as_deref(), site.default) || site_adds() {
         return;
@@ -39,8 +50,6 @@ pub fn add_to(site: &Site) {
     unsafe {
         std::env::set_var(OURS, std::env::var_os(PASSED_ON).unwrap_or_default());
         std::env::set_var(DEFAULT, "append");
-        // Of the job that submits this one.
-        std::env::remove_var("SLURM_RESTART_COUNT");
     }
 }
 
@@ -101,23 +110,68 @@ pub fn forget() {
     }
 }
 
-/// In the batch step, as the job's user: empties the output of a job in its first life, and of one that is not protected
-/// after all in every life. From Slurm 24.11 on it is slurmctld that tells `srun` the mode.
-pub fn begin(handle: &Handle<'_>, is_protected: bool) {
+/// Whether the job was started before: Slurm 22.05 tells plugins 0 as the number of restarts, whatever it is.
+pub fn is_later_life(handle: &Handle<'_>) -> bool {
+    handle.getenv("SLURM_RESTART_COUNT").is_ok()
+}
+
+/// In the batch step, as the job's user: empties the output of a job in its first life, but for what Slurm has said of this
+/// start. From Slurm 24.11 on it is slurmctld that tells `srun` the mode.
+pub fn begin(handle: &Handle<'_>) {
     let Ok(before) = handle.getenv(OURS) else { return };
     let _ = handle.unsetenv(OURS);
     let _ = match before.is_empty() {
         true => handle.unsetenv(PASSED_ON),
         false => handle.setenv(PASSED_ON, &before),
     };
-    // Slurm 22.05 tells plugins 0 as the number of restarts, whatever it is.
-    if is_protected && handle.getenv("SLURM_RESTART_COUNT").is_ok() {
+    if is_later_life(handle) {
         return;
     }
     for descriptor in [1, 2] {
-        // SAFETY: two numbers; of what is no file, or cannot be cut, the call is an error without effect.
-        unsafe { libc::ftruncate(descriptor, 0) };
+        // SAFETY: the descriptor is the task's own, and is not closed here.
+        empty(&ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) }), SystemTime::now());
     }
+}
+
+/// How long before the script begins slurmstepd may have said something of this start.
+const START: Duration = Duration::from_secs(10);
+
+/// How slurmstepd begins its lines.
+const SLURMS: &[u8] = b"slurmstepd";
+
+/// In its lines on the end of a job or step.
+const ENDS: &[u8] = b" error: *** ";
+
+/// Most that is looked at for lines of slurmstepd, bytes.
+const MOST_BYTES: u64 = 64 << 10;
+
+/// Cuts a file off, but for the lines of slurmstepd at its end if it was written to just before `now`. What is no file, or
+/// cannot be cut, stays.
+fn empty(output: &File, now: SystemTime) {
+    let Ok(metadata) = output.metadata() else { return };
+    let age = metadata.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or_default();
+    let said = if metadata.is_file() && age < START { said(output, metadata.len()) } else { Vec::new() };
+    if said.len() as u64 != metadata.len() && output.set_len(0).is_ok() {
+        let _ = { output }.write_all(&said);
+    }
+}
+
+/// The lines of slurmstepd at the end of a file of so many bytes, which is open for writing alone.
+fn said(output: &File, bytes: u64) -> Vec<u8> {
+    let mut end = Vec::new();
+    let from = bytes.saturating_sub(MOST_BYTES);
+    let read = File::open(format!("/proc/self/fd/{}", output.as_raw_fd())).and_then(|mut file| {
+        file.seek(SeekFrom::Start(from))?;
+        file.read_to_end(&mut end)
+    });
+    if read.is_err() {
+        return Vec::new();
+    }
+    let lines: Vec<&[u8]> = end.split_inclusive(|byte| *byte == b'\n').collect();
+    let others = lines.iter().rposition(|line| !line.starts_with(SLURMS)).map_or(0, |at| at + 1);
+    // What it says of the end of a job or step is of another job.
+    let is_end = |line: &[u8]| line.windows(ENDS.len()).any(|words| words == ENDS);
+    lines[others..].iter().copied().filter(|line| !is_end(line)).collect::<Vec<_>>().concat()
 }
 
 #[cfg(test)]
@@ -160,5 +214,24 @@ mod tests {
         assert!(super::adds("ClusterName=c\n jobfileappend = 1 # kept\n"));
         assert!(!super::adds("#JobFileAppend=1\nJobFileAppend=0\n"));
         assert!(!super::adds(""));
+    }
+
+    #[test]
+    fn an_output_is_emptied_but_for_what_slurm_says_of_this_start() {
+        use super::{START, SystemTime, empty};
+        let path = std::env::temp_dir().join(format!("joulepoint-output-{}", std::process::id()));
+        let left = |text: &str, later| {
+            std::fs::write(&path, text).unwrap();
+            empty(&std::fs::OpenOptions::new().append(true).open(&path).unwrap(), SystemTime::now() + later);
+            std::fs::read_to_string(&path).unwrap()
+        };
+        let said = "slurmstepd: error: couldn't chdir to `/gone': No such file or directory\n";
+        let now = std::time::Duration::ZERO;
+        assert_eq!(left(&format!("results of before\n{said}{said}"), now), format!("{said}{said}"));
+        assert_eq!(left(said, now), said);
+        assert_eq!(left(&format!("{said}results of before\n"), now), "");
+        assert_eq!(left(&format!("slurmstepd-n1: error: *** JOB 7 ON n1 CANCELLED ***\n{said}"), now), said);
+        assert_eq!(left(&format!("cancelled\n{said}"), START * 2), "");
+        std::fs::remove_file(path).unwrap();
     }
 }

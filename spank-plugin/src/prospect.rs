@@ -1,7 +1,7 @@
 //! What is known at submit of a job's protection, for the one line that its user is told.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use options::Settings;
+use options::{Job, Settings};
 use protocol::Capabilities;
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,9 +13,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const CAPABILITIES_BYTES: u64 = 64 << 10;
 
 /// One line on what is to protect the job, and where its user will see whether it does.
-pub fn line(settings: &Settings, commands: &str, nodes: Option<&Capabilities>) -> String {
+pub fn line(settings: &Settings, job: &Job<'_>, nodes: Option<&Capabilities>) -> String {
     let has_command = std::env::var_os(options::CHECKPOINT_COMMAND).is_some_and(|command| !command.is_empty());
-    let by = options::prospect(settings, commands, has_command, nodes);
+    let by = options::prospect(settings, job, has_command, nodes);
     format!("{by}; the job's output and 'joulepoint status' say whether it is")
 }
 
@@ -32,18 +32,6 @@ pub fn capabilities(file: &Path) -> Option<Capabilities> {
 pub fn commands(words: &[String], script: &str) -> String {
     let wrapped = words.iter().find_map(|word| word.strip_prefix("--wrap="));
     wrapped.map_or_else(|| script.to_owned(), str::to_owned)
-}
-
-/// What keeps a job from coming back, by its own words.
-///
-/// The command line wins over the environment, and that over the script.
-pub fn stays_away(words: &[String], by_environment: bool, script: &str) -> bool {
-    let told = |words: &[String]| {
-        let last = words.iter().rev().find(|word| ["--requeue", "--no-requeue"].contains(&word.as_str()));
-        last.map(|word| word == "--no-requeue")
-    };
-    let by_script = || told(&options::size::directives(script)).unwrap_or(false);
-    told(words).unwrap_or_else(|| by_environment || by_script())
 }
 
 /// Variables that say something to programs and commands, and are no twins of options.
@@ -107,15 +95,5 @@ mod tests {
             told,
             ["the variable FT_ENERGY_INTERVALL is not known and has no effect; did you mean FT_ENERGY_INTERVAL?"]
         );
-    }
-
-    #[test]
-    fn a_job_that_does_not_come_back_is_seen() {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert!(stays_away(&words("--no-requeue -N2"), false, ""));
-        assert!(stays_away(&[], false, "#!/bin/sh\n#SBATCH --no-requeue\n"));
-        assert!(stays_away(&[], true, ""));
-        assert!(!stays_away(&words("--requeue"), true, "#!/bin/sh\n#SBATCH --no-requeue\n"));
-        assert!(!stays_away(&[], false, "#!/bin/sh\n"));
     }
 }
