@@ -12,7 +12,8 @@ use crate::orders::Desk;
 use crate::ports::{Happening, Ports, Unprepared, read_for};
 use crate::protection::{EXIT_NOT_PROTECTED, Guard};
 use crate::setup::{
-    COMPLETED, EXIT_NOT_RESTORED, LONGEST_CUT_S, Limit, Outcome, REPEATED_WORK, Setup, not_by, rolled_back,
+    COMPLETED, EXIT_NOT_RESTORED, FAILED, LONGEST_CUT_S, Limit, Outcome, REPEATED_WORK, Setup, not_by, of_killed,
+    rolled_back,
 };
 use policy::decide::{Action, Situation, Why, decide};
 use protocol::{Event, FailureKind, Manifest, Order, Phase};
@@ -78,12 +79,11 @@ struct Driver<'a> {
 /// Runs a job script to its end, or hands the run back to the queue.
 pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
     let now_s = ports.clock.now_s();
-    let first_phase = if setup.resumes { Phase::Restart } else { Phase::Compute };
     let adaptation = Adaptation::new(now_s, ports.clock.local_s(now_s), &setup.settings, &setup.plan);
     let mut driver = Driver {
         guard: Guard::new(&setup.prospect, ports.engine.on_demand(), 1, now_s, adaptation.interval_s()),
         nodes: setup.started.nodes.clone(),
-        ledger: Ledger::open(now_s, first_phase, &setup.started.nodes, &setup.accounted),
+        ledger: Ledger::open(now_s, setup.first_phase(), &setup.started.nodes, &setup.accounted),
         adaptation,
         setup,
         ports,
@@ -120,7 +120,7 @@ impl Driver<'_> {
             from = match end {
                 _ if self.is_superseded => return self.abandon(),
                 End::Finished(code) => {
-                    return self.leave(if code == 0 { COMPLETED } else { "failed" }, code);
+                    return self.leave(if code == 0 { COMPLETED } else { FAILED }, code);
                 }
                 End::Again => self.roll_back(),
                 End::Requeue(kind) => return self.requeue(kind),
@@ -165,6 +165,12 @@ impl Driver<'_> {
             dir: s.dir.clone(),
         };
         let mut events = vec![started, Event::Planned(Box::new(self.setup.plan.clone()))];
+        if let Some(killed) = &self.setup.accounted.killed {
+            let now_s = self.ports.clock.now_s();
+            let counters = self.ports.meter.read();
+            events.push(of_killed(self.setup, killed, now_s));
+            events.append(&mut self.ledger.cut_killed(killed.at_s, now_s, Phase::Restart, &counters).events);
+        }
         let line = newest.map(|(line, mut notes)| {
             events.append(&mut notes);
             if self.setup.resumes {
@@ -187,7 +193,7 @@ impl Driver<'_> {
         }
         protocol::say!("joulepoint: {reason}; the job ends before it has begun");
         self.decided("end", reason);
-        Some(self.leave("failed", EXIT_NOT_PROTECTED))
+        Some(self.leave(FAILED, EXIT_NOT_PROTECTED))
     }
 
     /// Tells from where the run goes on, after what ended it at `ended_s`.
@@ -374,9 +380,9 @@ impl Driver<'_> {
 
     /// A person orders something.
     fn ordered(&mut self, order: Order) {
-        if let Some(answer) = self.desk.hear(order, self.ports.engine.on_demand()) {
-            self.note(vec![answer]);
-        }
+        let answer = self.desk.hear(order, self.ports.engine.on_demand());
+        let told = self.guard.switched(self.desk.disabled_by());
+        self.note(answer.into_iter().chain(told).collect());
     }
 
     fn cut(&mut self, next: Phase) -> Cut {

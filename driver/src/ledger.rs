@@ -1,7 +1,7 @@
 //! Cuts each node's energy counter into phases, so that the phases of a node add up to its counter.
 
 use crate::ports::NodeCounter;
-use protocol::{Event, JobReading, Phase};
+use protocol::{Event, JobReading, Phase, Record};
 use std::collections::BTreeMap;
 
 /// The open interval of one node.
@@ -28,6 +28,62 @@ impl Open {
         let former_s = self.reading.as_ref().map(|before| before.since_s).filter(|since_s| *since_s != reading.since_s);
         self.former_s.extend(former_s);
         self.reading = Some(reading);
+    }
+}
+
+/// What earlier drivers of the same job record have accounted for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Earlier {
+    /// The last counters that they have read.
+    pub counters: Vec<NodeCounter>,
+    /// The last of them, if it was killed.
+    pub killed: Option<Killed>,
+}
+
+/// A driver that was killed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Killed {
+    /// When it began, s since the epoch.
+    pub began_s: f64,
+    /// When it was killed, as far as is known.
+    pub at_s: f64,
+    /// When the last phase ended that it noted of each node.
+    pub until_s: BTreeMap<String, f64>,
+}
+
+impl Earlier {
+    /// What the journal of a run says of this record, whose next driver began at `next_s`.
+    pub fn of(records: &[Record], job: u32, restart_count: u32, next_s: f64) -> Earlier {
+        let mut of = Earlier::default();
+        let mut is_own = false;
+        for record in records {
+            match (&record.event, &mut of.killed) {
+                (Event::Started { job: j, restart_count: count, .. }, _) => {
+                    is_own = (*j, *count) == (job, restart_count);
+                    let killed = Killed { began_s: record.at_s, at_s: next_s, until_s: BTreeMap::new() };
+                    of.killed = is_own.then_some(killed);
+                }
+                _ if !is_own => {}
+                (Event::Ended { .. }, _) => of.killed = None,
+                (Event::Phase { node, end_s, .. }, Some(killed)) => {
+                    let until_s = killed.until_s.entry(node.clone()).or_insert(*end_s);
+                    *until_s = until_s.max(*end_s);
+                }
+                (Event::Reading { node, reading }, _) => {
+                    of.counters.retain(|c| c.node != *node);
+                    of.counters.push(NodeCounter { node: node.clone(), reading: Some(reading.clone()) });
+                }
+                _ => {}
+            }
+        }
+        of
+    }
+
+    /// From when on nobody has accounted for a node.
+    fn open_s(&self, node: &str, now_s: f64) -> f64 {
+        let killed = self.killed.as_ref();
+        let open_s = killed.map(|killed| killed.until_s.get(node).copied().unwrap_or(killed.began_s));
+        open_s.map_or(now_s, |open_s| open_s.min(now_s))
     }
 }
 
@@ -78,16 +134,37 @@ impl Used {
 }
 
 impl Ledger {
-    /// Opens the account of `nodes` in a phase; `accounted` are counters that earlier wrappers have dealt with.
-    pub fn open(now_s: f64, phase: Phase, nodes: &[String], accounted: &[NodeCounter]) -> Ledger {
-        let reading = |n: &str| accounted.iter().find(|c| c.node == n).and_then(|c| c.reading.clone());
-        let open = |n: &String| (n.clone(), Open::at(now_s, reading(n)));
+    /// Opens the account of `nodes` in a phase, from where earlier drivers have left it.
+    pub fn open(now_s: f64, phase: Phase, nodes: &[String], accounted: &Earlier) -> Ledger {
+        let reading = |n: &str| accounted.counters.iter().find(|c| c.node == n).and_then(|c| c.reading.clone());
+        let open = |n: &String| (n.clone(), Open::at(accounted.open_s(n, now_s), reading(n)));
         Ledger { phase, nodes: nodes.iter().map(open).collect() }
     }
 
     /// The phase that is running.
     pub fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// Closes the phase of a driver that was killed at `killed_s`, and the one from then on, `next`, which goes on: the energy of
+    /// both is parted by their time.
+    pub fn cut_killed(&mut self, killed_s: f64, now_s: f64, next: Phase, counters: &[NodeCounter]) -> Cut {
+        let mut cut = self.cut(now_s, next, counters);
+        let mut after = Vec::new();
+        for event in &mut cut.events {
+            let Event::Phase { node, start_s, end_s, joules, source, .. } = event else { continue };
+            let at_s = killed_s.clamp(*start_s, *end_s);
+            let share = if *end_s > *start_s { (at_s - *start_s) / (*end_s - *start_s) } else { 1.0 };
+            let (whole, end) = (*joules, std::mem::replace(end_s, at_s));
+            *joules = whole.map(|joules| joules * share);
+            if end > at_s {
+                let (node, source) = (node.clone(), source.clone());
+                let joules = whole.map(|joules| joules * (1.0 - share));
+                after.push(Event::Phase { phase: next, node, start_s: at_s, end_s: end, joules, source });
+            }
+        }
+        cut.events.append(&mut after);
+        cut
     }
 
     /// Closes the running phase at `now_s` with the counters read then, and opens `next`.
@@ -152,72 +229,4 @@ impl Ledger {
 fn since(before: Option<&JobReading>, now: &JobReading) -> f64 {
     let before_j = before.filter(|b| b.since_s == now.since_s).map_or(0.0, |b| b.joules);
     (now.joules - before_j).max(0.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn counter(joules: f64, since_s: f64) -> Vec<NodeCounter> {
-        let reading = JobReading { job: 1, joules, cpu_s: 0.0, source: "model".into(), since_s };
-        vec![NodeCounter { node: "n1".into(), reading: Some(reading) }]
-    }
-
-    fn joules(cut: &Cut) -> Option<f64> {
-        cut.joules
-    }
-
-    #[test]
-    fn a_counter_that_shows_nothing_yet_is_no_figure() {
-        let mut ledger = Ledger::open(0.0, Phase::Compute, &["n1".to_string()], &[]);
-        assert_eq!(joules(&ledger.cut(3.0, Phase::Compute, &counter(0.0, 0.0))), None);
-        assert_eq!(joules(&ledger.cut(6.0, Phase::Compute, &counter(9.0, 0.0))), Some(9.0));
-    }
-
-    #[test]
-    fn phases_add_up_to_the_counter() {
-        let mut ledger = Ledger::open(0.0, Phase::Restart, &["n1".into()], &[]);
-        let mut sum = 0.0;
-        for (t, j, next) in [(1.0, 10.0, Phase::Compute), (5.0, 50.5, Phase::Checkpoint), (6.0, 61.25, Phase::Compute)]
-        {
-            sum += joules(&ledger.cut(t, next, &counter(j, 0.0))).unwrap();
-        }
-        assert_eq!(sum, 61.25);
-    }
-
-    #[test]
-    fn an_unreadable_counter_is_no_zero_and_is_made_up_for() {
-        let mut ledger = Ledger::open(0.0, Phase::Compute, &["n1".into()], &[]);
-        ledger.cut(1.0, Phase::Compute, &counter(10.0, 0.0));
-        assert_eq!(joules(&ledger.cut(2.0, Phase::Checkpoint, &[])), None);
-        assert_eq!(joules(&ledger.cut(3.0, Phase::Compute, &counter(30.0, 0.0))), Some(20.0));
-    }
-
-    #[test]
-    fn an_older_reading_is_none_and_what_was_counted_since_is_not_counted_twice() {
-        let mut ledger = Ledger::open(0.0, Phase::Compute, &["n1".into()], &[]);
-        ledger.cut(1.0, Phase::Checkpoint, &counter(100.0, 0.0));
-        // The node does not answer: these are of its last heartbeats.
-        let old = ledger.cut(2.0, Phase::Compute, &counter(70.0, 0.0));
-        assert_eq!((joules(&old), old.events.len()), (None, 1), "{old:?}");
-        assert_eq!(joules(&ledger.cut(6.0, Phase::Compute, &counter(100.0, 0.0))), None);
-        assert_eq!(joules(&ledger.cut(7.0, Phase::Compute, &counter(130.0, 0.0))), Some(30.0));
-    }
-
-    #[test]
-    fn what_is_remembered_of_a_node_before_it_booted_is_no_counter_that_began_anew() {
-        let mut ledger = Ledger::open(0.0, Phase::Compute, &["n1".into()], &counter(380.0, 5983.0));
-        assert_eq!(joules(&ledger.cut(1.0, Phase::Compute, &counter(3000.0, 6010.0))), Some(3000.0));
-        assert_eq!(joules(&ledger.cut(2.0, Phase::Compute, &counter(493.0, 5983.0))), None);
-        assert_eq!(joules(&ledger.cut(3.0, Phase::Compute, &counter(3700.0, 6010.0))), Some(700.0));
-        // Its clock was set back before its service began anew.
-        assert_eq!(joules(&ledger.cut(4.0, Phase::Compute, &counter(20.0, 5000.0))), Some(20.0));
-    }
-
-    #[test]
-    fn a_counter_that_began_anew_is_never_negative() {
-        let mut ledger = Ledger::open(0.0, Phase::Compute, &["n1".into()], &[]);
-        ledger.cut(1.0, Phase::Compute, &counter(100.0, 0.0));
-        assert_eq!(joules(&ledger.cut(2.0, Phase::Compute, &counter(3.0, 1.5))), Some(3.0));
-    }
 }

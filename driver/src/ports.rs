@@ -171,6 +171,10 @@ pub trait Engine {
     fn halted(&self) -> bool {
         false
     }
+    /// What the script does by itself that none of its checkpoints holds: the program that works most.
+    fn beside(&mut self) -> Option<String> {
+        None
+    }
     /// Why it has killed its program, which could not go on any more: that is no crash of the program. Told once.
     fn has_killed(&mut self) -> Option<String> {
         None
@@ -207,9 +211,10 @@ pub trait Child {
     /// # Errors
     /// Why it could not.
     fn start(&mut self, environment: &[(String, String)]) -> Result<(), NotStarted>;
-    /// Passes the request to stop on, as Slurm would have.
+    /// The job is ended from outside: what ends from now on has not ended by itself. Whoever ends it has told the script, unless that
+    /// has been started since.
     fn terminate(&mut self);
-    /// Passes SIGTERM on that is not the end of the job: the script may go on.
+    /// Passes SIGTERM on, of which the script may not have heard.
     fn pass_term_on(&mut self) {
         self.terminate();
     }
@@ -237,13 +242,20 @@ pub trait Child {
 }
 
 /// The signal that killed a program, by its exit code as a shell tells it: 128 + signal. What is above is a program's own,
-/// such as Perl's `die` and Python's `sys.exit(-1)` (255).
+/// such as Perl's `die` and Python's `sys.exit(-1)` (255); so is the end by a signal that a program brings upon itself.
 pub fn by_signal(code: i32) -> Option<i32> {
-    (129..=128 + LAST_SIGNAL).contains(&code).then_some(code - 128)
+    let signal = Some(code - 128).filter(|signal| (1..=LAST_SIGNAL).contains(signal))?;
+    (!OWN_SIGNALS.contains(&signal)).then_some(signal)
 }
+
+/// SIGPIPE of who writes to a closed pipe (`set -o pipefail` makes it a script's end), and SIGALRM of who sets an alarm.
+const OWN_SIGNALS: [i32; 2] = [13, 14];
 
 /// The highest number of a signal of Linux, SIGRTMAX.
 const LAST_SIGNAL: i32 = 64;
+
+/// Exit code of a job that somebody has cancelled: that of SIGTERM.
+pub const CANCELLED: i32 = 143;
 
 pub use protocol::LATEST_SIGNAL;
 
@@ -277,6 +289,12 @@ pub trait Cluster {
             None if self.runs_on() => Standing::Runs,
             None => Standing::Unknown,
         }
+    }
+    /// Whether somebody has cancelled the job, which is about to go back into the queue for this reason: that ends it for good.
+    /// Of a job that has lost a node, Slurm's word tells less.
+    fn is_cancelled(&mut self, but_for: FailureKind) -> bool {
+        let by_nodes = matches!(but_for, FailureKind::Node | FailureKind::BatchHost);
+        !by_nodes && self.cause() == Some(FailureKind::Cancelled)
     }
     /// When the job's time is up, s since the epoch: it may have been changed since the run began. None if that is not known.
     fn end_s(&mut self) -> Option<f64> {
@@ -362,4 +380,16 @@ pub struct Ports<'a> {
     pub cluster: &'a mut dyn Cluster,
     /// Durable things.
     pub store: &'a mut dyn Store,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crash_is_told_from_what_a_program_ends_by_of_itself() {
+        let codes = [139, 137, 192, 0, 1, 128, 141, 142, 193, 255];
+        let signals = [Some(11), Some(9), Some(64), None, None, None, None, None, None, None];
+        assert_eq!(codes.map(by_signal), signals);
+    }
 }

@@ -81,6 +81,8 @@ pub struct Guard {
     looks_for: String,
     /// What a failure costs each group that has a checkpoint, s; a run without groups is group 0.
     have: BTreeMap<usize, Option<f64>>,
+    /// What is said of groups whose newest is older than was to be expected.
+    grown: BTreeMap<usize, String>,
     groups: usize,
     /// When the first is missed, and how long it is waited for, s.
     due_s: f64,
@@ -96,6 +98,11 @@ pub struct Guard {
     cure: String,
     /// From what none protects it.
     but: String,
+    /// The program that works most of what the script does by itself, and whether that was said.
+    beside: Option<String>,
+    beside_is_said: bool,
+    /// Who has disabled further ones.
+    disabled_by: Option<String>,
 }
 
 /// What was said of checkpoints that fail.
@@ -133,6 +140,7 @@ impl Guard {
             on_demand,
             looks_for: prospect.looks_for.clone(),
             have: BTreeMap::new(),
+            grown: BTreeMap::new(),
             groups,
             due_s: now_s + interval_s + GRACE_S,
             wait_s: interval_s + GRACE_S,
@@ -142,6 +150,9 @@ impl Guard {
             said: BTreeMap::new(),
             cure: prospect.protection.cure.clone(),
             but: prospect.but.clone(),
+            beside: None,
+            beside_is_said: false,
+            disabled_by: None,
         }
     }
 
@@ -215,6 +226,9 @@ impl Guard {
         let loss_s = self.have.values().fold(Some(0.0), worst);
         let was = self.protection.clone();
         let settled = self.settle();
+        if self.grown.remove(&of.group).is_some() {
+            self.protection.reason = self.reason();
+        }
         self.protection.largest_loss_s = loss_s;
         if was.state != ProtectionState::Protected && self.protection.state == ProtectionState::Protected {
             let at = clock(of.begun_s);
@@ -226,7 +240,31 @@ impl Guard {
             (Some(before), Some(now)) => change(before, now),
             (before, now) => before.is_some() != now.is_some(),
         };
-        settled.or_else(|| changed.then(|| self.event()))
+        settled.or_else(|| (changed || was.reason != self.protection.reason).then(|| self.event()))
+    }
+
+    /// The script works by itself, beside what its checkpoints hold, or does so no more; said when it is seen first.
+    pub fn works_beside(&mut self, program: Option<String>) -> Option<Event> {
+        if self.beside == program || self.protection.state != ProtectionState::Protected {
+            return None;
+        }
+        self.beside = program;
+        self.protection.reason = self.reason();
+        if self.beside.is_some() && !std::mem::replace(&mut self.beside_is_said, true) {
+            protocol::say!("joulepoint: {}", line(&self.protection));
+        }
+        Some(self.event())
+    }
+
+    /// What is said of a protected run beside the loss: who has disabled checkpoints, or from what none protects.
+    fn reason(&self) -> String {
+        if let Some(by) = &self.disabled_by {
+            return format!("{by} has disabled further ones, until 'joulepoint enable'");
+        }
+        let own = |program: &String| format!("what the script does by itself ({program}) is done again");
+        let all = [self.grown.values().next().cloned(), self.beside.as_ref().map(own), Some(self.but.clone())];
+        let all: Vec<String> = all.into_iter().flatten().filter(|text| !text.is_empty()).collect();
+        all.join(", and ")
     }
 
     /// A checkpoint failed: a reason is said once, and again after one that was complete; what a failure costs by now is
@@ -274,7 +312,10 @@ impl Guard {
             return None;
         }
         self.have.insert(group, Some(lost_s));
+        let since = format!("no checkpoint{whose} since {}: more until one is made", clock(newest_s));
+        self.grown.insert(group, since);
         self.protection.largest_loss_s = Some(lost_s);
+        self.protection.reason = self.reason();
         let said = self.said.entry(group).or_default();
         if lost_s >= 2.0 * said.loss_s {
             said.loss_s = lost_s;
@@ -317,6 +358,17 @@ impl Guard {
         if waits { self.due_s } else { f64::INFINITY }
     }
 
+    /// Somebody has disabled further checkpoints, or enables them again: without them nothing bounds what a failure costs.
+    pub fn switched(&mut self, disabled_by: Option<&str>) -> Option<Event> {
+        if self.protection.state != ProtectionState::Protected || self.disabled_by.as_deref() == disabled_by {
+            return None;
+        }
+        self.disabled_by = disabled_by.map(str::to_string);
+        (self.protection.reason, self.protection.largest_loss_s) = (self.reason(), None);
+        protocol::say!("joulepoint: {}", line(&self.protection));
+        Some(self.event())
+    }
+
     fn lacks(&mut self, reason: String) -> Option<Event> {
         self.protection.state = ProtectionState::NotProtected;
         (self.protection.reason, self.protection.largest_loss_s) = (reason, None);
@@ -334,7 +386,7 @@ impl Guard {
         if self.protection.engine == "none" {
             self.protection.engine = Engine::App.as_str().to_string();
         }
-        self.protection.reason.clone_from(&self.but);
+        self.protection.reason = self.reason();
         self.protection.cure.clear();
         Some(self.event())
     }
@@ -417,7 +469,36 @@ mod tests {
         let told: Vec<i32> = (0..2000).filter(|now_s| guard.overdue(f64::from(*now_s)).is_some()).collect();
         assert_eq!(told, [271, 603, 1267], "105 s were promised");
         assert_eq!(guard.protection.largest_loss_s, Some(1267.0));
-        guard.committed(committed(0, 2, 2000.0));
+        assert!(line(&guard.protection).ends_with(": more until one is made"), "{}", line(&guard.protection));
+        assert!(guard.switched(None).is_none(), "nobody has disabled them");
+        assert!(guard.committed(committed(0, 2, 2000.0)).is_some());
+        assert!(line(&guard.protection).ends_with("1 min 45 s of work at most"), "{}", line(&guard.protection));
+    }
+
+    #[test]
+    fn work_beside_what_checkpoints_hold_is_said_once() {
+        let mut guard = guard(true, 1);
+        assert!(guard.works_beside(Some("python3".into())).is_none(), "nothing is protected yet");
+        guard.committed(committed(0, 1, 100.0));
+        assert!(guard.works_beside(Some("python3".into())).is_some());
+        assert!(guard.works_beside(Some("python3".into())).is_none());
+        let said = line(&guard.protection);
+        assert!(said.ends_with(", but what the script does by itself (python3) is done again"), "{said}");
+        assert!(guard.works_beside(None).is_some() && line(&guard.protection).ends_with("of work at most"));
+    }
+
+    #[test]
+    fn without_further_checkpoints_nothing_bounds_what_a_failure_costs() {
+        let mut guard = guard(true, 1);
+        assert!(guard.switched(Some("alice")).is_none(), "there is none yet");
+        guard.committed(committed(0, 1, 100.0));
+        assert!(guard.switched(Some("alice")).is_some() && guard.switched(Some("alice")).is_none());
+        let said = line(&guard.protection);
+        assert!(said.ends_with(
+            "since the program's last checkpoint, but alice has disabled further ones, until 'joulepoint enable'"
+        ));
+        assert!(guard.switched(None).is_some() && guard.switched(None).is_none());
+        assert!(guard.committed(committed(0, 2, 200.0)).is_some());
         assert_eq!(guard.protection.largest_loss_s, Some(105.0));
     }
 

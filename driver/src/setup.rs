@@ -1,9 +1,10 @@
 //! What both drivers are given, how they leave a run, and what they say and write alike.
 
-use crate::ports::{Cluster, LATEST_SIGNAL, NodeCounter, Standing};
+use crate::ledger::{Earlier, Killed};
+use crate::ports::{Cluster, LATEST_SIGNAL, Standing};
 use crate::protection::Prospect;
 use options::Settings;
-use protocol::{Event, FailureKind, Manifest, Plan};
+use protocol::{Event, FailureKind, Manifest, Phase, Plan};
 
 /// Longest time between two cuts of the energy account, s: what a dying batch host can leave unassigned.
 pub(crate) const LONGEST_CUT_S: f64 = 60.0;
@@ -46,12 +47,19 @@ pub struct Setup {
     pub checkpoint_limit_s: f64,
     /// Whether earlier wrappers have worked on this run.
     pub resumes: bool,
-    /// Counters that earlier wrappers of the same job record have accounted for.
-    pub accounted: Vec<NodeCounter>,
+    /// What earlier wrappers of the same job record have accounted for.
+    pub accounted: Earlier,
     /// Whether the life of the job before this one ended without a word of its wrapper, or lost a node.
     pub was_lost: bool,
     /// Orders that earlier wrappers of the run have answered.
     pub answered: Vec<Event>,
+}
+
+impl Setup {
+    /// In which phase its nodes are when a driver begins: what one that was killed had not told was its work.
+    pub(crate) fn first_phase(&self) -> Phase {
+        if self.resumes && self.accounted.killed.is_none() { Phase::Restart } else { Phase::Compute }
+    }
 }
 
 /// Who and where this record of the run is.
@@ -129,6 +137,9 @@ pub enum Outcome {
 /// How a run has ended whose script was done.
 pub const COMPLETED: &str = "completed";
 
+/// How a run has ended whose script ended with an error, or that cannot go on.
+pub const FAILED: &str = "failed";
+
 /// What the job's output is told then.
 pub const SUPERSEDED: &str = "another wrapper has taken this run up since; this one ends its program and itself, and leaves the rest to that one";
 
@@ -158,8 +169,10 @@ pub(crate) enum AskedToEnd {
     ByMistake(&'static str),
     /// Nobody ends the job: it is a signal for the script.
     Signal,
-    /// Somebody wants its end.
+    /// Somebody wants its end, by Slurm, which has told all processes.
     Because(FailureKind),
+    /// Somebody wants its end, and it is not known whether the script has heard so.
+    Unsure(FailureKind),
 }
 
 /// What SIGTERM means to a job whose life has lasted for `life_s`.
@@ -172,12 +185,14 @@ pub(crate) fn asked_to_end(cluster: &mut dyn Cluster, setup: &Setup, life_s: f64
     match cluster.standing() {
         Standing::Runs if !is_young => AskedToEnd::Signal,
         Standing::Runs | Standing::FailedAlone => {
-            let reason = "Slurm has ended this life of the job by what it meant for the one before; the run goes on from its last checkpoint";
+            let reason = "Slurm has ended this start of the job by a message that was meant for the start before; the job is requeued";
             protocol::say!("joulepoint: {reason}");
             AskedToEnd::ByMistake(reason)
         }
+        // In the time that a preemption leaves, `sbatch --signal=B:TERM` is for the batch script alone.
+        Standing::Ends(kind @ FailureKind::Preempted) => AskedToEnd::Unsure(kind),
         Standing::Ends(kind) => AskedToEnd::Because(kind),
-        Standing::Unknown => AskedToEnd::Because(FailureKind::Cancelled),
+        Standing::Unknown => AskedToEnd::Unsure(FailureKind::Cancelled),
     }
 }
 
@@ -190,8 +205,23 @@ pub(crate) fn ended_as(kind: FailureKind) -> &'static str {
     }
 }
 
+/// That the driver before this one was killed.
+pub(crate) fn of_killed(setup: &Setup, killed: &Killed, now_s: f64) -> Event {
+    // With its node: the controller counts those that it has to bring back itself.
+    let node = setup.started.nodes.first().map(String::as_str);
+    failure(FailureKind::Wrapper, node, killed.at_s, now_s, "the wrapper was killed, and was started again")
+}
+
 pub(crate) fn failure(kind: FailureKind, node: Option<&str>, at_s: f64, detected_s: f64, reason: &str) -> Event {
-    tracing::warn!(kind = kind.as_str(), reason, "failure");
+    match kind {
+        FailureKind::Node | FailureKind::BatchHost | FailureKind::Wrapper | FailureKind::Step => {
+            tracing::warn!(kind = kind.as_str(), reason, "failure");
+        }
+        // Somebody wanted that, or Slurm's own rules.
+        FailureKind::Preempted | FailureKind::Timeout | FailureKind::Cancelled | FailureKind::Requeued => {
+            tracing::info!(kind = kind.as_str(), reason, "ended from outside");
+        }
+    }
     Event::Failure { kind, node: node.map(str::to_string), failed_s: at_s, detected_s, reason: reason.to_string() }
 }
 

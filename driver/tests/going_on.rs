@@ -2,13 +2,14 @@
 
 use config::Site;
 use driver::coordinated;
+use driver::ledger::{Earlier, Killed};
 use driver::ports::{
     Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
 };
 use driver::protection::Prospect;
 use driver::setup::{Outcome, Setup, Started};
 use options::Settings;
-use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Phase};
+use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Order, Phase, Verb};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ struct World {
     line: Option<Manifest>,
     /// The newest checkpoints from now on, as some are set aside, instead of that one.
     lines: Option<Rc<RefCell<VecDeque<Manifest>>>>,
+    /// What a driver before has accounted for.
+    accounted: Earlier,
     /// Nobody outside has ended the job.
     is_left_alone: bool,
 }
@@ -135,7 +138,7 @@ fn play(world: &World, script: Vec<(f64, Happening)>) -> Outcome {
         step_retries: 0,
         checkpoint_limit_s: 3600.0,
         resumes: world.line.is_some() || world.lines.is_some(),
-        accounted: Vec::new(),
+        accounted: world.accounted.clone(),
         was_lost: false,
         answered: Vec::new(),
     };
@@ -212,6 +215,25 @@ fn a_program_that_is_brought_back_computes_only_when_it_is_there() {
 }
 
 #[test]
+fn what_a_killed_driver_had_not_told_is_work_that_is_lost_and_no_restart() {
+    let line = Manifest { number: 1, begun_s: BEGIN_S + 10.0, engine: "scripted".into(), ..Manifest::default() };
+    let killed = Killed { began_s: BEGIN_S, at_s: BEGIN_S + 25.0, until_s: BTreeMap::new() };
+    let accounted = Earlier { counters: Vec::new(), killed: Some(killed) };
+    let world = World { line: Some(line), accounted, ..World::default() };
+    *world.now_s.borrow_mut() = 30.0;
+    play(&world, vec![(35.0, Happening::Back), (90.0, Happening::Exited { code: 0 })]);
+    let seconds = seconds(&world);
+    assert!((seconds[&Phase::Restart] - 10.0).abs() < 1e-3, "{seconds:?}");
+    assert!((seconds[&Phase::Compute] - 80.0).abs() < 1e-3, "{seconds:?}");
+    let events = world.events.borrow();
+    let place = |is: &dyn Fn(&Event) -> bool| events.iter().position(is).expect("noted");
+    let failed = place(&|e| matches!(e, Event::Failure { kind: FailureKind::Wrapper, .. }));
+    let before = place(&|e| matches!(e, Event::Phase { phase: Phase::Compute, .. }));
+    let back = place(&|e| matches!(e, Event::RolledBack { .. }));
+    assert!(failed < before && before < back, "what is lost of it is known from where the run goes back: {events:?}");
+}
+
+#[test]
 fn the_time_that_a_cancelled_script_takes_to_leave_is_its_own() {
     let world = World::default();
     let script = vec![(40.0, Happening::Terminate), (70.0, Happening::Exited { code: 143 })];
@@ -241,4 +263,14 @@ fn checkpoints_that_cannot_be_restored_are_no_crashes_of_the_script() {
     let world = World { lines: lines(), is_left_alone: true, ..World::default() };
     let all = vec![killed(10.0), killed(20.0), killed(30.0)];
     assert_eq!(play(&world, all), Outcome::Ended(137), "one that begins anew and is killed has crashed");
+}
+
+#[test]
+fn a_job_that_is_cancelled_while_it_leaves_its_nodes_does_not_come_back() {
+    let world = World::default();
+    let vacate = Order { id: "a".into(), verb: Verb::Vacate, by: "alice".into() };
+    let script = vec![(10.0, Happening::Ordered(vacate)), (12.0, Happening::GoesOn), (15.0, saved())];
+    assert_eq!(play(&world, script), Outcome::Ended(143));
+    let ends = |e: &Event| matches!(e, Event::Ended { state, .. } if state == "cancelled");
+    assert!(world.events.borrow().iter().any(ends), "{:?}", world.events.borrow());
 }

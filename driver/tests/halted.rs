@@ -2,6 +2,7 @@
 
 use config::Site;
 use driver::coordinated;
+use driver::ledger::Earlier;
 use driver::ports::{
     Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotSaved, NotStarted, Ports, Saved, Store, Unprepared,
 };
@@ -160,7 +161,7 @@ fn setup() -> Setup {
         step_retries: 0,
         checkpoint_limit_s: 60.0,
         resumes: false,
-        accounted: Vec::new(),
+        accounted: Earlier::default(),
         was_lost: false,
         answered: Vec::new(),
     }

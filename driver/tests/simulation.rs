@@ -6,6 +6,7 @@ mod common;
 
 use common::{Killed, check_energy, disk_full, plan};
 use driver::coordinated;
+use driver::ledger::Earlier;
 use driver::ports::{
     Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotSaved, NotStarted, Ports, Saved, Store, Unprepared,
 };
@@ -442,7 +443,7 @@ fn play(seed: u64) {
             step_retries: 1,
             checkpoint_limit_s: 300.0,
             resumes: record > 0,
-            accounted: Vec::new(),
+            accounted: Earlier::default(),
             was_lost: false,
             answered,
         };

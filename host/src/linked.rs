@@ -229,9 +229,14 @@ pub fn read(argv: &[String], folder: &Path) -> Script {
             && let Some(script) = text(&path).filter(is_script)
         {
             let code: Vec<&str> = script.lines().filter(|l| !l.trim_start().starts_with('#')).collect();
-            words.extend(code.iter().flat_map(|line| line.split_whitespace()).map(|word| variables.word(word)));
             let interpreter = script.strip_prefix("#!").and_then(|rest| rest.lines().next());
-            match interpreter.map_or(by_shell, |line| line.split_whitespace().any(is_shell)) {
+            let is_shells = interpreter.map_or(by_shell, |line| line.split_whitespace().any(is_shell));
+            let said = code.iter().flat_map(|line| match is_shells {
+                true => shell::unprinted(line),
+                false => line.split_whitespace().collect(),
+            });
+            words.extend(said.map(|word| variables.word(word)));
+            match is_shells {
                 true => all.shell.push(code.join("\n")),
                 // Other languages name what they start in quotes: `run(['srun','-n1','./app'])`.
                 false => {

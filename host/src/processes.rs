@@ -50,14 +50,16 @@ fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
 
 /// CPU time of `root` and everything below it, children that have ended included, s.
 pub fn cpu_s(root: i32, tick_hz: f64) -> f64 {
-    let of = |pid: i32| -> Option<f64> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let rest = stat.get(stat.rfind(')')? + 2..)?;
-        // utime, stime, cutime, cstime are fields 14 to 17; `rest` begins with field 3.
-        let ticks = rest.split(' ').skip(11).take(4).filter_map(|t| t.parse::<f64>().ok());
-        Some(ticks.sum::<f64>() / tick_hz)
-    };
-    below(root).iter().map(|p| p.pid).chain([root]).filter_map(of).sum()
+    below(root).iter().map(|p| p.pid).chain([root]).filter_map(|pid| own_cpu_s(pid, tick_hz)).sum()
+}
+
+/// CPU time of a process and its children that have ended, s.
+pub fn own_cpu_s(pid: i32, tick_hz: f64) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let rest = stat.get(stat.rfind(')')? + 2..)?;
+    // utime, stime, cutime, cstime are fields 14 to 17; `rest` begins with field 3.
+    let ticks = rest.split(' ').skip(11).take(4).filter_map(|t| t.parse::<f64>().ok());
+    Some(ticks.sum::<f64>() / tick_hz)
 }
 
 /// Whether a process has a handler for a signal, so that sending it does not kill it.

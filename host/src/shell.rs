@@ -85,6 +85,21 @@ fn of_line(line: &str, all: &mut Vec<Vec<String>>) {
     flush(&mut command);
 }
 
+/// The words of a line without those that it only prints (`echo running without srun`).
+pub(crate) fn unprinted(line: &str) -> Vec<&str> {
+    let (mut found, mut begins, mut prints) = (Vec::new(), true, false);
+    for word in line.split_whitespace() {
+        let bare = word.trim_start_matches(['(', '{']);
+        prints = prints && !word.contains(['`', ';', '|', '&']) && !word.contains("$(");
+        if !prints {
+            found.push(word);
+        }
+        prints |= begins && ["echo", "printf"].contains(&bare);
+        begins = word.ends_with([';', '|', '&', '(', '{']) || begins && BEFORE.contains(&word);
+    }
+    found
+}
+
 /// Whether a word sets a variable.
 pub(crate) fn is_assignment(word: &str) -> bool {
     let name = word.split_once('=').map(|(name, _)| name);
@@ -125,6 +140,18 @@ mod tests {
             assert!(found.iter().any(|c| c == one), "{one}: {found:?}");
         }
         assert!(!found.iter().any(|c| c.starts_with("sudo rm") || c.starts_with("at")), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_only_printed_starts_nothing() {
+        for (line, words) in [
+            ("echo running without srun", "echo"),
+            ("  if true; then echo srun >log; srun ./a; fi", "if true; then echo >log; srun ./a; fi"),
+            ("echo $(srun hostname) srun", "echo $(srun hostname) srun"),
+            ("./a echo srun || printf srun && srun b", "./a echo srun || printf && srun b"),
+        ] {
+            assert_eq!(unprinted(line).join(" "), words);
+        }
     }
 
     #[test]

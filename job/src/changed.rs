@@ -30,6 +30,29 @@ pub struct Look {
     pub own: BTreeSet<PathBuf>,
 }
 
+/// The names of the outputs of this job's other tasks, and of jobs whose output is named alike: that of its own, in which
+/// its number stands, with other numbers.
+struct Siblings(Vec<(PathBuf, String)>);
+
+impl Siblings {
+    fn of(outputs: &[PathBuf], ids: &[String]) -> Siblings {
+        let named = outputs.iter().filter_map(|path| Some((path.parent()?, path.file_name()?.to_str()?)));
+        let is_numbered = |name: &str| ids.iter().any(|id| !id.is_empty() && name.contains(id.as_str()));
+        // `17` or `17.dat` may be a result's.
+        let numbered = named.filter(|(_, name)| is_numbered(name) && name.starts_with(|c: char| c.is_alphabetic()));
+        Siblings(numbered.map(|(folder, name)| (folder.to_path_buf(), without_numbers(name))).collect())
+    }
+
+    fn have(&self, path: &Path) -> bool {
+        let is_named = |of: &str| path.file_name().is_some_and(|name| without_numbers(&name.to_string_lossy()) == of);
+        self.0.iter().any(|(folder, of)| path.parent() == Some(folder) && is_named(of))
+    }
+}
+
+fn without_numbers(name: &str) -> String {
+    name.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("#")
+}
+
 /// What a link leads to, and where that is, if it is the user's.
 fn of_user(link: &Path) -> Option<(fs::Metadata, PathBuf)> {
     let found = fs::metadata(link).ok().filter(|found| found.uid() == nix::unistd::getuid().as_raw())?;
@@ -47,7 +70,11 @@ impl Look {
 
     /// What is found.
     pub fn now(mut self) -> Repeated {
-        self.own.extend([1, 2].iter().filter_map(|fd| fs::read_link(format!("/proc/self/fd/{fd}")).ok()));
+        let outputs: Vec<PathBuf> =
+            [1, 2].iter().filter_map(|fd| fs::read_link(format!("/proc/self/fd/{fd}")).ok()).collect();
+        let ids = ["SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID"].map(|name| std::env::var(name).unwrap_or_default());
+        let siblings = Siblings::of(&outputs, &ids);
+        self.own.extend(outputs);
         let (until, mut looked_at) = (Instant::now() + LONGEST_LOOK, 0);
         let device = |path: &PathBuf| fs::metadata(path).ok().map(|m| m.dev());
         // Of folders within each other the outer one is enough; what is around the job's own is too much.
@@ -74,7 +101,7 @@ impl Look {
                 let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
                 let is_ours = entry.file_name().to_string_lossy().contains(".joulepoint-aside-");
                 let is_runs = self.run.starts_with(&path) || is_of_run(&path);
-                if is_ours || is_runs || self.own.contains(&path) || metadata.dev() != device {
+                if is_ours || is_runs || self.own.contains(&path) || siblings.have(&path) || metadata.dev() != device {
                     continue;
                 }
                 // A folder changes with what is made, renamed and removed in it, a file also with its content.
@@ -104,5 +131,22 @@ impl Look {
             }
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_of_other_tasks_and_jobs_are_known_by_the_name_of_the_own_one() {
+        let ids = ["120".to_string(), "118".to_string()];
+        let have = |own: &str, other: &str| Siblings::of(&[PathBuf::from(own)], &ids).have(Path::new(other));
+        assert!(have("/a/slurm-120.out", "/a/slurm-72.out"));
+        assert!(have("/a/arr-118_3.out", "/a/arr-118_14.out"));
+        assert!(!have("/a/slurm-120.out", "/a/b/slurm-72.out"));
+        assert!(!have("/a/slurm-120.out", "/a/result-72.out"));
+        assert!(!have("/a/120.dat", "/a/1.dat"));
+        assert!(!have("/a/out1", "/a/out2"), "a name without the job's number may be a result's");
     }
 }

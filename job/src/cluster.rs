@@ -41,6 +41,8 @@ pub struct Job {
     restart_count: u32,
     since: Since,
     controller: Arc<Controller>,
+    /// The node of this process, which does not run on a dead one.
+    here: Option<String>,
     /// Whether Slurm requeued the job when it was asked last.
     requeues: Option<bool>,
 }
@@ -70,7 +72,7 @@ pub struct Controller {
 impl Controller {
     /// A controller that has not been asked yet.
     pub fn new(client: Client, run: String, restart_count: u32) -> Controller {
-        Controller { client, run, restart_count, last: Mutex::default() }
+        Controller { client: client.impatient("the controller"), run, restart_count, last: Mutex::default() }
     }
 
     /// Health of the run's nodes; what was said last if the controller is away.
@@ -122,9 +124,15 @@ impl Controller {
 
 impl Job {
     /// A job in its current record.
-    pub fn new(slurm: Arc<Slurm>, job: u32, restart_count: u32, controller: Arc<Controller>) -> Job {
+    pub fn new(
+        slurm: Arc<Slurm>,
+        job: u32,
+        restart_count: u32,
+        controller: Arc<Controller>,
+        here: Option<String>,
+    ) -> Job {
         let since = Since { started_s: host::mail::now_s(), begun: Instant::now(), counts_boots: false };
-        Job { slurm, job, restart_count, since, controller, requeues: None }
+        Job { slurm, job, restart_count, since, controller, here, requeues: None }
     }
 
     /// A node that boots is lost from now on: no part of the run begins again there in this record.
@@ -235,6 +243,7 @@ impl Cluster for Job {
             .health()
             .nodes
             .iter()
+            .filter(|h| Some(&h.node) != self.here.as_ref())
             .any(|h| !h.dead && (h.doomed || h.silent_s.is_some_and(|s| s > SUSPECT_S)))
     }
 

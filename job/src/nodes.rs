@@ -97,8 +97,8 @@ pub fn clients(
         _ => format!("http://{node}:{port}"),
     };
     let here = here.iter().filter(|(name, socket)| name == node && socket.exists());
-    let here = here.map(|(_, socket)| Client::on_socket(socket, LIMIT));
-    here.chain([Client::of_node(&url, node, munge_socket.cloned(), LIMIT)]).collect()
+    let here = here.map(|(_, socket)| Client::on_socket(socket, LIMIT).impatient("the service of this node"));
+    here.chain([Client::of_node(&url, node, munge_socket.cloned(), LIMIT).impatient(node)]).collect()
 }
 
 /// Asks nodes the same at the same time; what the first service of each that answers says.

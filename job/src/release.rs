@@ -144,7 +144,9 @@ impl Releasing {
     }
 
     fn clients(&self, node: &str) -> Vec<Client> {
-        clients(node, &self.controller.last(), self.port, self.munge_socket.as_ref(), self.here.as_ref())
+        let all = clients(node, &self.controller.last(), self.port, self.munge_socket.as_ref(), self.here.as_ref());
+        // Who is silent counts as away here, and a run must never run twice.
+        all.into_iter().map(Client::patient).collect()
     }
 
     /// What the controller says is still to be waited for; none if it is away.
@@ -153,7 +155,7 @@ impl Releasing {
         self.controller.health();
         let request = BeginRequest { version: protocol::VERSION, former: silent.to_vec() };
         let path = format!("/v1/runs/{}/begin", self.controller.run);
-        match self.controller.client.post::<_, BeginReply>(&path, &request) {
+        match self.controller.client.clone().patient().post::<_, BeginReply>(&path, &request) {
             Ok(reply) => Some(reply.waits),
             Err(Error::Unreachable { .. }) => None,
             // It has not heard of the run yet: its records are on their way.

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use suite::{Site, Wanted};
@@ -67,7 +68,11 @@ impl Job {
 #[test]
 fn a_user_always_knows_whether_the_job_is_protected() -> Result<()> {
     let dir = PathBuf::from(format!("/tmp/joulepoint-protection-{}", std::process::id()));
-    let mut site = Site::start(&dir, &Wanted { nodes: 6, ..Wanted::default() }, &mut |text| println!("  {text}"))?;
+    let mut site = Site::start(
+        &dir,
+        &Wanted { nodes: 6, slurm_conf: "RequeueExit=75".into(), ..Wanted::default() },
+        &mut |text| println!("  {text}"),
+    )?;
     let outcome = told(&mut site);
     drop(site);
     let _ = fs::remove_dir_all(&dir);
@@ -106,7 +111,10 @@ fn told(site: &mut Site) -> Result<()> {
         fs::write(job.folder.join("enough"), "")?;
         job.ends(site, "COMPLETED")?;
     }
-    emptied_once(site, &comes_back)
+    emptied_once(site, &comes_back)?;
+    asks_for_another_life(site)?;
+    hears_once_that_it_ends(site)?;
+    waits_for_a_wrapper(site)
 }
 
 /// What was asked for by name and cannot be had is refused, before anything of the job has run.
@@ -158,7 +166,6 @@ end
         ("--ft-energy=off", "requeue=unset no-kill=unset open-mode=nil"),
         ("", "requeue=unset no-kill=unset open-mode=nil"),
     ] {
-        // A script that comes by a pipe is not seen by the plugin.
         let submit = format!("printf '#!/bin/sh\\ntrue\\n' | sbatch --hold {args}");
         let mut command = site.user_command(USER, "bash", &folder);
         let output = command.args(["-c", &submit]).env("SLURM_CONF", etc.join("slurm.conf")).output()?;
@@ -240,8 +247,8 @@ fn pattern_that_matches_nothing(site: &Site, job: &Job) -> Result<()> {
 /// Of a file that a job names: what an earlier job has written there.
 const OLD: &str = "of an earlier job\n";
 
-/// A job that names its output, goes back into the queue once, and fails then at a folder of its first life. Slurm holds back
-/// for two minutes what its user requeues.
+/// A job whose script comes by a pipe, and which names its output, goes back into the queue once and fails then at a folder of
+/// its first life. Slurm holds back for two minutes what its user requeues.
 fn comes_back(site: &Site) -> Result<Job> {
     let log = site.folder(USER, "log")?.join("log");
     fs::write(&log, OLD)?;
@@ -249,7 +256,14 @@ fn comes_back(site: &Site) -> Result<Job> {
     let script = r#"echo "life ${SLURM_RESTART_COUNT:-0}"; echo "append ${SBATCH_OPEN_MODE:-no} ${SLURM_OPEN_MODE:-no}"
                     mkdir made || exit 3
                     [ "${SLURM_RESTART_COUNT:-0}" = 1 ] || scontrol requeue $SLURM_JOB_ID; sleep 1"#;
-    Job::submit(site, "log", &["--ft-energy", "--output=log"], script)
+    let script = format!("#!/bin/sh\n#SBATCH --ft-energy\n{script}\n");
+    let folder = site.folder(USER, "log")?;
+    let mut command = site.user_command(USER, "bash", &folder);
+    let submit = r#"printf %s "$0" | sbatch --parsable -n1 --exclusive --output=log"#;
+    let output = command.args(["-c", submit, &script]).output()?;
+    let [said, told] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let id = said.trim().parse().with_context(|| format!("sbatch: {said}{told}"))?;
+    Ok(Job { id, folder, told })
 }
 
 /// Its file is empty when the job begins, as ever, and is added to when it comes back; there it is told what was left.
@@ -270,6 +284,71 @@ fn emptied_once(site: &Site, job: &Job) -> Result<()> {
     let (_, report) = job.asked(site, &["report", "-j", &job.id.to_string()])?;
     ensure!(report.contains("Repeated work") && report.contains("made/"), "{report}");
     Ok(())
+}
+
+fn scontrol(site: &Site, words: &[&str]) -> Result<()> {
+    let output = site.cluster.command("scontrol").args(words).output()?;
+    ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Slurm holds back for a while what goes back into the queue: no longer.
+fn starts_now(site: &Site, job: &Job) -> Result<()> {
+    let pending = |site: &Site| Ok((site.state(job.id)? == "PENDING").then_some(()));
+    site.wait("the queue", LIMIT, pending)?;
+    let now = format!("JobId={}", job.id);
+    scontrol(site, &["update", &now, "StartTime=now"])
+}
+
+/// A script that ends with an exit code for which Slurm starts it again has done what it wanted: it begins anew.
+fn asks_for_another_life(site: &Site) -> Result<()> {
+    let script = r#"echo "life ${SLURM_RESTART_COUNT:-0}"; echo "$(cat state)x" > state; sleep 3
+                    [ "$(cat state)" = xx ] || exit 75"#;
+    let job =
+        Job::submit(site, "again", &["--ft-energy", "--ft-energy-done=state", "--ft-energy-interval=1s"], script)?;
+    starts_now(site, &job)?;
+    job.ends(site, "COMPLETED")?;
+    let output = job.says(site, &["life 0", "life 1", "exit code 75", "it begins anew, as Slurm has it"])?;
+    ensure!(!output.contains("life 2"), "{output}");
+    Ok(())
+}
+
+/// Slurm signals all processes of a job that is cancelled: the script hears it once, not once more from us.
+fn hears_once_that_it_ends(site: &Site) -> Result<()> {
+    let script = "n=0; trap 'n=$((n + 1)); echo heard $n; sleep 1; sleep 1; echo saved' TERM; echo begun; while [ $n = 0 ]; do sleep 0.2; done";
+    let job = Job::submit(site, "cancelled", &["--ft-energy", "--ft-energy-done=state"], script)?;
+    job.says(site, &["begun"])?;
+    ensure!(site.cluster.command("scancel").arg(job.id.to_string()).status()?.success(), "scancel");
+    job.ends(site, "CANCELLED")?;
+    let output = job.says(site, &["heard 1"])?;
+    ensure!(!output.contains("heard 2"), "{output}");
+    Ok(())
+}
+
+/// A job that comes to a node where the wrapper cannot be run does not begin anew over what it has done: it is held.
+fn waits_for_a_wrapper(site: &Site) -> Result<()> {
+    let job =
+        Job::submit(site, "held", &["--ft-energy", "--ft-energy-interval=2s", "--ft-energy-done=state"], COUNTER)?;
+    let before = job.says(site, &["life 0", "protected by engine app"])?;
+    let wrapper = site.bin().join("joulepoint");
+    let (id, may_run) = (job.id.to_string(), fs::metadata(&wrapper)?.permissions());
+    fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o644))?;
+    let requeued = scontrol(site, &["requeue", &id]).and_then(|()| starts_now(site, &job));
+    let said = requeued
+        .and_then(|()| job.says(site, &["Permission denied", "is held; when that is mended: scontrol release"]));
+    let is_held = |site: &Site| {
+        let output = site.cluster.command("squeue").args(["-h", "-j", &id, "-o", "%T %r"]).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).to_lowercase().contains("held").then_some(()))
+    };
+    let held = said.and_then(|said| site.wait("a held job", LIMIT, is_held).map(|()| said));
+    fs::set_permissions(&wrapper, may_run)?;
+    let said = held?;
+    ensure!(said.starts_with(&before) && !said.contains("life 1"), "nothing is lost, and nothing begins: {said}");
+    scontrol(site, &["release", &id])?;
+    starts_now(site, &job)?;
+    job.says(site, &["goes on from checkpoint"])?;
+    fs::write(job.folder.join("enough"), "")?;
+    job.ends(site, "COMPLETED")
 }
 
 /// Of a heterogeneous job Slurm brings back one part alone: it is told at submit, or refused, and runs as it would.

@@ -5,7 +5,7 @@ use crate::former::{Former, Named, name};
 use crate::planned::{Asked, Planned, plan, resume};
 use config::Site;
 use driver::groups::place::Places;
-use driver::ports::{Happening, Ports};
+use driver::ports::Ports;
 use driver::protection::Prospect;
 use driver::setup::{Outcome, SUPERSEDED, Setup, Started};
 use engines::app::Announced;
@@ -123,7 +123,7 @@ impl<'a> Run<'a> {
     /// Takes the run up, and tells whether others have worked on it.
     fn take_up(given: Given<'a>, resumes: &mut bool) -> Result<Run<'a>, NotNow> {
         let Given { settings, site, attempt, me, .. } = given;
-        let signals = become_driver()?;
+        let (began_s, signals) = (mail::now_s(), become_driver()?);
         let slurm = Arc::new(Slurm::new(site.slurm_bin.clone()));
         let runs = me.runs_folder(settings, site);
         let client = wire::Client::new(&site.controller.url, site.munge_socket.clone(), ANSWER_LIMIT);
@@ -144,7 +144,7 @@ impl<'a> Run<'a> {
             kept.unwrap_or_else(|e| tracing::warn!(%e, "the script of the run is not noted"));
         }
         let controller = Arc::new(Controller::new(client, whole, me.restart_count));
-        let mut former = Former::read(&records, found, me);
+        let mut former = Former::read(&records, found, me, began_s);
         if let Some(over) = over {
             // Something of the life that has completed may go on where nobody reaches it.
             former.nodes = release::former(&over.records, me);
@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
     ) -> Result<(Outcome, Option<i32>), NotNow> {
         let Given { settings, me, .. } = self.given;
         let job = me.job.unwrap_or(0);
-        let mut cluster = Job::new(self.slurm.clone(), job, me.restart_count, self.controller.clone());
+        let mut cluster = Job::new(self.slurm.clone(), job, me.restart_count, self.controller.clone(), me.node.clone());
         // A run that began with groups goes on with them: its checkpoints are theirs.
         let by_groups = planned.plan.protocol == UNCOORDINATED || !self.former.groups.groups.is_empty();
         let places = by_groups.then(|| groups::launch::places(settings, me, &self.slurm)).flatten();
@@ -552,12 +552,12 @@ fn spool(site: &Site, me: &Identity, controller: &Arc<Controller>) -> Spool {
     let socket = here.as_ref().and_then(|node| site.node.socket_of(node));
     Box::new(move || {
         if let Some(socket) = socket.as_ref().filter(|s| s.exists()) {
-            return Some(wire::Client::on_socket(socket, ANSWER_LIMIT));
+            return Some(wire::Client::on_socket(socket, ANSWER_LIMIT).impatient("the service of this node"));
         }
         let here = here.as_ref()?;
         let known = controller.health().nodes.into_iter().find(|h| h.node == *here && !h.url.is_empty());
         let url = known.map_or_else(|| format!("http://{here}:{port}"), |h| h.url);
-        Some(wire::Client::of_node(&url, here, munge_socket.clone(), ANSWER_LIMIT))
+        Some(wire::Client::of_node(&url, here, munge_socket.clone(), ANSWER_LIMIT).impatient(here))
     })
 }
 
@@ -581,7 +581,7 @@ fn pass_signals_on(signals: SigSet, post: Post, tree: Tree) {
     threads::start(move || {
         while let Ok(signal) = signals.wait() {
             match signal {
-                Signal::SIGTERM => post.tell(Happening::Terminate),
+                Signal::SIGTERM => post.tell(tree.told_to_end()),
                 Signal::SIGCHLD => {}
                 other if PASSED_ON.contains(&other) => {
                     let script = tree.is_asked(other as i32);

@@ -2,8 +2,8 @@
 
 use crate::planned::made_by;
 use driver::groups::place::{Before, before};
-use driver::ports::NodeCounter;
-use driver::setup::COMPLETED;
+use driver::ledger::Earlier;
+use driver::setup::{COMPLETED, FAILED};
 use job::cluster::persistently;
 use job::identity::Identity;
 use job::release;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Former {
     /// Whether there were some.
     pub(crate) resumes: bool,
-    pub(crate) accounted: Vec<NodeCounter>,
+    pub(crate) accounted: Earlier,
     /// Whether the last life of the job before this one ended without a word, or lost a node.
     pub(crate) was_lost: bool,
     /// Orders that they have answered.
@@ -35,12 +35,12 @@ pub(crate) struct Former {
 }
 
 impl Former {
-    /// Reads it from the run's journal.
-    pub(crate) fn read(records: &[Record], resumes: bool, me: &Identity) -> Former {
+    /// Reads it from the run's journal; this wrapper `began_s`.
+    pub(crate) fn read(records: &[Record], resumes: bool, me: &Identity, began_s: f64) -> Former {
         let events = || records.iter().map(|r| &r.event);
         Former {
             resumes,
-            accounted: accounted(records, me),
+            accounted: Earlier::of(records, me.job.unwrap_or(0), me.restart_count, began_s),
             was_lost: was_lost(records, me),
             answered: events().filter(|e| matches!(e, Event::Ordered { .. })).cloned().collect(),
             groups: before(events()),
@@ -93,14 +93,16 @@ pub(crate) fn name(
 ) -> Result<Named, Unnamed> {
     let (run, found) = me.run_name(runs, attempt > 0)?;
     let over = match me.job {
-        Some(_) if found => completed(&runs.join(&me.cluster).join(&run), me, slurm)?,
+        Some(_) if found => over(&runs.join(&me.cluster).join(&run), me, slurm)?,
         _ => None,
     };
-    if over.is_some() {
-        protocol::say!(
-            "joulepoint: this job had completed (run {run}) and was requeued: it begins anew, as Slurm has it"
-        );
-        return Ok(Named { run: me.new_run_name(), found: false, over });
+    if let Some((history, code)) = over {
+        let why = match code {
+            0 => "had completed".to_string(),
+            code => format!("had ended with exit code {code}, for which this cluster starts a job again (RequeueExit)"),
+        };
+        protocol::say!("joulepoint: this job {why} (run {run}) and was requeued: it begins anew, as Slurm has it");
+        return Ok(Named { run: me.new_run_name(), found: false, over: Some(history) });
     }
     if (me.restart_count > 0 || attempt > 0) && !found {
         if let Some(job) = me.job {
@@ -109,7 +111,7 @@ pub(crate) fn name(
         let runs = runs.display();
         protocol::say!("joulepoint: nothing of an earlier start of this job is in {runs}; it begins anew");
     }
-    Ok(Named { run, found, over })
+    Ok(Named { run, found, over: None })
 }
 
 /// Whether a job that has no run there was ever heard of: of one that Slurm could not launch nobody has.
@@ -131,28 +133,48 @@ fn missing(me: &Identity, job: u32, runs: &Path, controller: &wire::Client) -> R
     Ok(())
 }
 
-/// The history of a run whose last life before this one has completed: whoever requeues such a job wants all of it again.
-/// None of one that is to go on: where accounting says that Slurm ended the life, its node died after its last word.
+/// The history of a run whose last life before this one has come to its own end, with its exit code: whoever requeues a job that has
+/// completed wants all of it again, and so does a script that asks for that by its exit code. None of one that is to go on: where
+/// accounting says that Slurm ended the life, its node died after its last word.
 ///
 /// # Errors
 /// What the file system says.
-fn completed(run: &Path, me: &Identity, slurm: &Slurm) -> run::Result<Option<History>> {
+fn over(run: &Path, me: &Identity, slurm: &Slurm) -> run::Result<Option<(History, i32)>> {
     let history = run::history::read(run, Patience::LONG)?;
     let is_own = |e: &Event| matches!(e, Event::Started { restart_count, .. } if *restart_count == me.restart_count);
     let last = || history.records.iter().rev().map(|r| &r.event);
-    let mut life = last().take_while(|e| !matches!(e, Event::Started { .. }));
-    let says_so = life.any(|e| matches!(e, Event::Ended { state, .. } if state == COMPLETED));
+    let life: Vec<&Event> = last().take_while(|e| !matches!(e, Event::Started { .. })).collect();
+    let own_end = |e: &Event| match e {
+        Event::Ended { state, exit_code } => (state == COMPLETED || state == FAILED).then_some(*exit_code),
+        _ => None,
+    };
+    // An end of ours is none of the script's.
+    let is_ours = life.iter().any(|e| matches!(e, Event::Decided { action, .. } if action == "end"));
+    let code = life.into_iter().find_map(own_end).filter(|code| *code == 0 || !is_ours && requeues(slurm, *code));
     let is_this = last().find(|e| matches!(e, Event::Started { .. })).is_some_and(is_own);
-    if !says_so || is_this {
-        return Ok(None);
-    }
+    let Some(code) = code.filter(|_| !is_this) else { return Ok(None) };
     let lives = slurm.accounted(me.job.unwrap_or(0)).unwrap_or_default();
     let ended = lives.iter().rev().find(|life| life.end_s.is_some());
     // What Slurm itself has put back; one that a person requeues is REQUEUED there.
     let by_slurm = |life: &Accounted| {
         matches!(life.state, JobState::NodeFail | JobState::BootFail | JobState::Preempted | JobState::Timeout)
     };
-    Ok((!ended.is_some_and(by_slurm)).then_some(history))
+    Ok((!ended.is_some_and(by_slurm)).then_some((history, code)))
+}
+
+/// Whether Slurm puts a job that ends with this exit code back into the queue.
+fn requeues(slurm: &Slurm, code: i32) -> bool {
+    let config = slurm.config().inspect_err(|e| tracing::warn!(%e, "whether the script has asked for another life"));
+    let Ok(config) = config else { return false };
+    ["requeueexit", "requeueexithold"].iter().filter_map(|key| config.get(*key)).any(|codes| holds(codes, code))
+}
+
+/// Whether a list of Slurm's holds a number: `3,75-80`.
+fn holds(list: &str, number: i32) -> bool {
+    list.split(',').any(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        matches!((first.parse::<i32>(), last.parse()), (Ok(first), Ok(last)) if (first..=last).contains(&number))
+    })
 }
 
 /// What a plan has set.
@@ -181,21 +203,13 @@ fn was_lost(records: &[Record], me: &Identity) -> bool {
     life().any(is_loss) || !life().any(|r| matches!(r.event, Event::Ended { .. }))
 }
 
-/// The last counters that earlier drivers of this very job record wrote down.
-fn accounted(records: &[Record], me: &Identity) -> Vec<NodeCounter> {
-    let mut same_record = false;
-    let mut counters: Vec<NodeCounter> = Vec::new();
-    for record in records {
-        match &record.event {
-            Event::Started { job, restart_count, .. } => {
-                same_record = Some(*job) == me.job && *restart_count == me.restart_count;
-            }
-            Event::Reading { node, reading } if same_record => {
-                counters.retain(|c| c.node != *node);
-                counters.push(NodeCounter { node: node.clone(), reading: Some(reading.clone()) });
-            }
-            _ => {}
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_exit_codes_is_read_as_slurm_writes_it() {
+        assert!(holds("75", 75) && holds("1-5,75-80,9", 77) && holds("1-5,75-80,9", 9));
+        assert!(!holds("1-5,75-80,9", 6) && !holds("NONE", 0) && !holds("", 75) && !holds("(null)", 1));
     }
-    counters
 }

@@ -8,9 +8,9 @@ use host::supervise;
 use job::cluster::persistently;
 use job::identity::Identity;
 use job::run_folder::expand;
-use options::Settings;
 use protocol::Request;
 use slurm::Slurm;
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,8 @@ const NO_ROOM: &str = "the limit of processes (ulimit -u of this user, counted o
 /// Runs `argv` under the protection that `request` asks for; the exit code is the script's.
 ///
 /// Whatever keeps Joulepoint from protecting the job is said on standard error, and the job runs.
-pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32>) -> i32 {
+pub fn wrap(request: &Request, words: &[OsString], conf: &Path, attempt: Option<u32>) -> i32 {
+    let argv: &[String] = &words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>();
     let me = Identity::from_environment(argv);
     let mut resumes = me.restart_count > 0 || attempt > Some(0);
     let site = match config::read(conf) {
@@ -47,26 +48,44 @@ pub fn wrap(request: &Request, argv: &[String], conf: &Path, attempt: Option<u32
     };
     let settings = match options::resolve(request, &site.defaults) {
         Ok(settings) if settings.objective.is_some() => settings,
-        Ok(_) => return exec(argv),
+        Ok(_) => return exec(words),
         Err(refusal) if resumes && has_run(request, &me, &site) => return code(hold(&site, &me, &refusal.to_string())),
         Err(refusal) => {
             protocol::say!("joulepoint: {refusal}; the job runs unprotected");
-            return exec(argv);
+            return exec(words);
         }
     };
+    if let Some(word) = words.iter().find(|word| word.to_str().is_none()) {
+        let reason =
+            format!("the argument '{}' is not UTF-8, and could not be given to the script again", word.display());
+        return unprotected(&reason, settings.is_required(), words);
+    }
     let Some(attempt) = attempt else {
-        return supervise::supervise(again).unwrap_or_else(|e| unprotected(&e.to_string(), &settings, argv));
+        return supervise::supervise(again)
+            .unwrap_or_else(|e| unprotected(&e.to_string(), settings.is_required(), words));
     };
     if !resumes && !threads::have_room(THREADS, ROOM_LIMIT) {
-        return unprotected(NO_ROOM, &settings, argv);
+        return unprotected(NO_ROOM, settings.is_required(), words);
     }
     let given = Given { request, settings: &settings, site: &site, argv, attempt, me: &me };
     let outcome = drive(given, &mut resumes);
     // Work that was done is not begun anew because of an error.
     match outcome.or_else(|e| if resumes { Ok(hold(&site, &me, &e.to_string())) } else { Err(e) }) {
         Ok(outcome) => code(outcome),
-        Err(e) => unprotected(&e.to_string(), &settings, argv),
+        Err(e) => unprotected(&e.to_string(), settings.is_required(), words),
     }
+}
+
+/// Runs a job whose plugin calls in words that are not understood, for this reason. A later life of it waits for a person.
+pub fn misunderstood(reason: &str, request: &[OsString], script: &[OsString]) -> i32 {
+    let reason =
+        format!("plugin and wrapper are of different versions ({})", reason.lines().next().unwrap_or_default());
+    let me = Identity::from_environment(&[]);
+    if me.restart_count > 0 {
+        return code(hold(&Site::default(), &me, &reason));
+    }
+    let is_required = request.iter().any(|word| word.to_string_lossy().contains("ft-energy-require"));
+    unprotected(&reason, is_required, script)
 }
 
 /// Whether there is work of earlier starts, as far as can be said.
@@ -89,8 +108,8 @@ fn code(outcome: Outcome) -> i32 {
 }
 
 /// Runs the job as it is, since nothing can protect it, unless its user does not want that.
-fn unprotected(reason: &str, settings: &Settings, argv: &[String]) -> i32 {
-    if settings.is_required() {
+fn unprotected(reason: &str, is_required: bool, argv: &[OsString]) -> i32 {
+    if is_required {
         protocol::say!("joulepoint: NOT PROTECTED: {reason}; the job ends before it has begun");
         return EXIT_NOT_PROTECTED;
     }
@@ -123,10 +142,10 @@ fn again(attempt: u32) -> Command {
 }
 
 /// Replaces this process by the job script.
-fn exec(argv: &[String]) -> i32 {
+fn exec(argv: &[OsString]) -> i32 {
     let Some((program, arguments)) = argv.split_first() else { return 2 };
     let _ = nix::sys::prctl::set_pdeathsig(None);
     let error = supervise::unblocked(Command::new(program).args(arguments).env_remove(ATTEMPT)).exec();
-    protocol::say!("joulepoint: {program}: {error}");
+    protocol::say!("joulepoint: {}: {error}", program.display());
     if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
 }

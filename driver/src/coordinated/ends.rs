@@ -1,10 +1,10 @@
 //! How an attempt of the script ends: by itself, by a crash, with a node, or because somebody wants it; and what follows.
 
 use super::{Driver, End, LAST_FILES_LIMIT_S};
-use crate::ports::{Happening, by_signal};
+use crate::ports::{CANCELLED, Happening, by_signal};
 use crate::setup::{
-    AskedToEnd, COMPLETED, EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED, VERDICT_LIMIT_S,
-    asked_to_end, ended_as, failure,
+    AskedToEnd, COMPLETED, EXIT_NOT_RESTORED, FAILED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED,
+    VERDICT_LIMIT_S, asked_to_end, ended_as, failure,
 };
 use policy::decide::Why;
 use protocol::{Event, FailureKind, Messages, Phase};
@@ -126,7 +126,9 @@ impl Driver<'_> {
         }
         self.crashes += u32::from(not_its_fault.is_none());
         let now_s = self.ports.clock.now_s();
-        let by_a_signal = || format!("the job script ended by signal {}", by_signal(code).unwrap_or_default());
+        let by_a_signal = || {
+            format!("the job script ended with exit code {code}, as by signal {}", by_signal(code).unwrap_or_default())
+        };
         let reason = not_its_fault.unwrap_or_else(by_a_signal);
         self.note(vec![failure(FailureKind::Step, None, exited_s, now_s, &reason)]);
         self.cut(Phase::Restart);
@@ -207,6 +209,10 @@ impl Driver<'_> {
                 None
             }
             AskedToEnd::Because(kind) => Some(End::Terminated(kind)),
+            AskedToEnd::Unsure(kind) => {
+                self.ports.child.pass_term_on();
+                Some(End::Terminated(kind))
+            }
         }
     }
 
@@ -234,7 +240,7 @@ impl Driver<'_> {
                 Some(_) => {}
                 // Nobody has ended it, after all.
                 None if self.ports.child.runs() && self.ports.cluster.runs_on() => limit_s += LEAVE_LIMIT_S,
-                None => break 143,
+                None => break CANCELLED,
             }
         };
         self.leave(ended_as(kind), code)
@@ -272,7 +278,7 @@ impl Driver<'_> {
             Ok(()) => Outcome::Requeued,
             Err(reason) => {
                 self.decided("end", &format!("could not be requeued: {reason}"));
-                self.leave("failed", EXIT_NOT_RESTORED)
+                self.leave(FAILED, EXIT_NOT_RESTORED)
             }
         }
     }
@@ -286,6 +292,9 @@ impl Driver<'_> {
             let reason = "the walltime ends; the run goes on from its last checkpoint";
             self.note(vec![failure(kind, None, now_s, now_s, reason)]);
         }
+        if self.ports.cluster.is_cancelled(kind) {
+            return self.leave(ended_as(FailureKind::Cancelled), CANCELLED);
+        }
         self.end("requeued", 0);
         if self.is_superseded {
             return self.abandon();
@@ -295,7 +304,7 @@ impl Driver<'_> {
             Ok(()) => Outcome::Requeued,
             Err(reason) => {
                 self.decided("end", &format!("could not be requeued: {reason}"));
-                self.leave("failed", 1)
+                self.leave(FAILED, 1)
             }
         }
     }

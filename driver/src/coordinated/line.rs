@@ -132,6 +132,7 @@ impl Driver<'_> {
             interval_s: self.adaptation.interval_s(),
             checkpoint_s: self.adaptation.checkpoint_s(),
         }));
+        events.extend(self.guard.works_beside(self.ports.engine.beside()));
         self.note(events);
         true
     }

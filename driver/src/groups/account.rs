@@ -3,9 +3,9 @@
 use super::group::Group;
 use super::logging;
 use super::run::Groups;
-use crate::ledger::Cut;
+use crate::ledger::{Cut, Killed};
 use crate::ports::read_for;
-use crate::setup::LONGEST_CUT_S;
+use crate::setup::{LONGEST_CUT_S, of_killed};
 use protocol::{Event, Phase};
 use std::collections::BTreeSet;
 
@@ -56,6 +56,13 @@ impl Groups<'_> {
         cut
     }
 
+    /// Cuts the account of the nodes that belong to no group.
+    pub(super) fn cut_spares(&mut self) {
+        let (counters, now_s) = read_for(&mut *self.ports.meter, &*self.ports.clock, Phase::Idle);
+        let cut = self.spare_ledger.cut(now_s, Phase::Idle, &counters);
+        self.note(cut.events);
+    }
+
     /// Tells which nodes wait and are not lent, if they are others than before.
     fn tell_idle(&mut self) {
         let waits = |g: &&Group| g.ledger.phase() == Phase::Idle && !g.away;
@@ -66,10 +73,20 @@ impl Groups<'_> {
         }
     }
 
+    /// Cuts all accounts where a driver before this one was killed.
+    pub(super) fn cut_killed(&mut self, killed: &Killed) {
+        let (now_s, counters) = (self.ports.clock.now_s(), self.ports.meter.read());
+        let mut events = vec![of_killed(self.setup, killed, now_s)];
+        events.append(&mut self.spare_ledger.cut(now_s, Phase::Idle, &counters).events);
+        for group in &mut self.all {
+            events.append(&mut group.ledger.cut_killed(killed.at_s, now_s, Phase::Restart, &counters).events);
+        }
+        self.note(events);
+    }
+
     /// Cuts all accounts, into `next` or on in their phases.
     pub(super) fn cut_all(&mut self, next: Option<Phase>) {
-        let counters = self.ports.meter.read();
-        let now_s = self.ports.clock.now_s();
+        let (counters, now_s) = read_for(&mut *self.ports.meter, &*self.ports.clock, next.unwrap_or(Phase::Compute));
         self.next_cut_s = now_s + LONGEST_CUT_S;
         let mut events = self.spare_ledger.cut(now_s, Phase::Idle, &counters).events;
         for group in (0..self.all.len()).filter(|g| !self.all[*g].away).collect::<Vec<_>>() {

@@ -115,12 +115,11 @@ impl Group {
     /// A group that this wrapper takes up.
     pub fn new(number: usize, nodes: &[String], now_s: f64, local_s: f64, setup: &Setup) -> Group {
         let plan = plan_of(&setup.plan, nodes.len(), setup.started.nodes.len());
-        let phase = if setup.resumes { Phase::Restart } else { Phase::Compute };
         Group {
             number,
             nodes: nodes.to_vec(),
             size: nodes.len(),
-            ledger: Ledger::open(now_s, phase, nodes, &setup.accounted),
+            ledger: Ledger::open(now_s, setup.first_phase(), nodes, &setup.accounted),
             adaptation: Adaptation::new(now_s, local_s, &setup.settings, &plan),
             checkpointing: None,
             paced_s: now_s,

@@ -6,7 +6,7 @@ use super::ports::{NOT_BEGUN, own_code};
 use super::run::Groups;
 use super::under_way::Then;
 use crate::ports::{Unprepared, by_signal};
-use crate::setup::{EXIT_NOT_RESTORED, Outcome, VERDICT_LIMIT_S, failure, not_by};
+use crate::setup::{EXIT_NOT_RESTORED, FAILED, Outcome, VERDICT_LIMIT_S, failure, not_by};
 use protocol::{Event, FailureKind, Manifest, Phase};
 
 /// A program that ended badly is not believed to have crashed before a dead node would have been noticed, s.
@@ -95,11 +95,10 @@ impl Groups<'_> {
         let reason = format!("node {node} is dead, last heard of {:.1} s ago", now_s - at_s);
         let died = failure(FailureKind::Node, Some(node), at_s, now_s, &reason);
         let Some(group) = group else {
-            let counters = self.ports.meter.read();
-            let cut = self.spare_ledger.cut(now_s, Phase::Idle, &counters);
+            self.cut_spares();
             self.spare_ledger.drop_node(node);
             self.spares.retain(|n| n != node);
-            self.note(cut.events.into_iter().chain([died]).collect());
+            self.note(vec![died]);
             return None;
         };
         self.cut(group, Phase::Restart);
@@ -148,9 +147,7 @@ impl Groups<'_> {
 
     /// A node that lives is none of its group's any more, and no spare: it idles.
     fn set_aside(&mut self, group: usize, node: &str) {
-        let (counters, now_s) = (self.ports.meter.read(), self.ports.clock.now_s());
-        let events = self.spare_ledger.cut(now_s, Phase::Idle, &counters).events;
-        self.note(events);
+        self.cut_spares();
         let g = &mut self.all[group];
         g.ledger.hand_over(node, &mut self.spare_ledger);
         g.nodes.retain(|n| n != node);
@@ -166,7 +163,7 @@ impl Groups<'_> {
         self.ports.lending.stop();
         self.ports.relays.stop();
         self.ports.child.stop();
-        self.leave("failed", 1)
+        self.leave(FAILED, 1)
     }
 
     /// Work of the group after its line is lost, up to when it failed.
@@ -319,9 +316,7 @@ impl Groups<'_> {
         if missing == 0 || self.spares.len() < missing {
             return;
         }
-        let (counters, now_s) = (self.ports.meter.read(), self.ports.clock.now_s());
-        let events = self.spare_ledger.cut(now_s, Phase::Idle, &counters).events;
-        self.note(events);
+        self.cut_spares();
         for node in self.spares.drain(..missing) {
             let g = &mut self.all[group];
             self.spare_ledger.hand_over(&node, &mut g.ledger);

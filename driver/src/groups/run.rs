@@ -12,11 +12,11 @@ use super::together::Together;
 use super::under_way::{Lent, Sweep, Then};
 use crate::ledger::Ledger;
 use crate::orders::Desk;
-use crate::ports::{Happening, Unprepared};
+use crate::ports::{CANCELLED, Happening, Unprepared};
 use crate::protection::{EXIT_NOT_PROTECTED, Guard};
 use crate::setup::{
-    AskedToEnd, COMPLETED, EXIT_NOT_RESTORED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, LONGEST_CUT_S, Limit, Outcome,
-    SUPERSEDED, Setup, asked_to_end, ended_as, failure, rolled_back,
+    AskedToEnd, COMPLETED, EXIT_NOT_RESTORED, FAILED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, LONGEST_CUT_S, Limit,
+    Outcome, SUPERSEDED, Setup, asked_to_end, ended_as, failure, rolled_back,
 };
 use protocol::{Event, FailureKind, Manifest, Phase};
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,7 +116,7 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &Before, ports: GroupP
     }
     if let Err(why) = run.ports.child.start(&[]) {
         run.decided("end", &format!("the job script could not be started: {why}"));
-        return run.leave("failed", why.code);
+        return run.leave(FAILED, why.code);
     }
     loop {
         let until_s = run.act();
@@ -147,6 +147,9 @@ impl Groups<'_> {
             dir: s.dir.clone(),
         };
         self.note(vec![started, Event::Planned(Box::new(self.setup.plan.clone()))]);
+        if let Some(killed) = &self.setup.accounted.killed {
+            self.cut_killed(killed);
+        }
         if !self.setup.resumes {
             let adaptation = &self.all[0].adaptation;
             let told = self.guard.begins(adaptation.interval_s(), adaptation.checkpoint_s());
@@ -182,12 +185,13 @@ impl Groups<'_> {
         }
         protocol::say!("joulepoint: {reason}; the job ends before it has begun");
         self.decided("end", &reason);
-        Some(self.leave("failed", EXIT_NOT_PROTECTED))
+        Some(self.leave(FAILED, EXIT_NOT_PROTECTED))
     }
 
     /// Tells from where a group goes on that worked between two moments.
     pub(super) fn tell_back(&mut self, group: usize, line: Option<&Manifest>, worked: Option<(f64, f64)>) {
         let again_s = worked.map(|(from_s, to_s)| to_s - line.map_or(from_s, |line| line.begun_s.max(from_s)));
+        self.leaves_line(group, line.map(|line| line.number));
         let now_s = self.ports.clock.now_s();
         let told = self.guard.goes_back(now_s, Some(group), line, false, again_s);
         self.note(told.into_iter().collect());
@@ -202,6 +206,7 @@ impl Groups<'_> {
                 let on_demand = self.on_demand();
                 let mut answers: Vec<_> = self.desk.hear(order, on_demand).into_iter().collect();
                 answers.append(&mut self.desk.refuse_restarts(NO_RESTART));
+                answers.extend(self.guard.switched(self.desk.disabled_by()));
                 self.note(answers);
             }
             Happening::Terminate => return self.asked_to_end(),
@@ -429,7 +434,7 @@ impl Groups<'_> {
         self.ports.relays.stop();
         // What it left running would go on without anybody to protect it.
         self.ports.child.stop();
-        self.leave(if code == 0 { COMPLETED } else { "failed" }, code)
+        self.leave(if code == 0 { COMPLETED } else { FAILED }, code)
     }
 
     /// SIGTERM has come. None if the script has got it, and the run goes on.
@@ -445,6 +450,10 @@ impl Groups<'_> {
                 None
             }
             AskedToEnd::Because(kind) => Some(self.terminated(kind)),
+            AskedToEnd::Unsure(kind) => {
+                self.ports.child.pass_term_on();
+                Some(self.terminated(kind))
+            }
         }
     }
 
@@ -473,7 +482,7 @@ impl Groups<'_> {
                 Some(_) => {}
                 // Nobody has ended it, after all.
                 None if self.ports.child.runs() && self.ports.cluster.runs_on() => limit_s += LEAVE_LIMIT_S,
-                None => break 143,
+                None => break CANCELLED,
             }
         };
         self.leave(ended_as(kind), code)
@@ -505,7 +514,7 @@ impl Groups<'_> {
             Ok(()) => Outcome::Requeued,
             Err(reason) => {
                 self.decided("end", &format!("could not be requeued: {reason}"));
-                self.leave("failed", EXIT_NOT_RESTORED)
+                self.leave(FAILED, EXIT_NOT_RESTORED)
             }
         }
     }
@@ -525,7 +534,11 @@ impl Groups<'_> {
             }
             Then::Stay | Then::Short => None,
         };
+        let kind = told.as_ref().map_or(FailureKind::Node, |(kind, _)| *kind);
         self.note(told.into_iter().map(|(kind, reason)| failure(kind, None, now_s, now_s, &reason)).collect());
+        if self.ports.cluster.is_cancelled(kind) {
+            return self.leave(ended_as(FailureKind::Cancelled), CANCELLED);
+        }
         self.end("requeued", 0);
         if self.is_superseded {
             return self.stopped();
@@ -534,7 +547,7 @@ impl Groups<'_> {
             Ok(()) => Outcome::Requeued,
             Err(reason) => {
                 self.decided("end", &format!("could not be requeued: {reason}"));
-                self.leave("failed", 1)
+                self.leave(FAILED, 1)
             }
         }
     }

@@ -99,6 +99,14 @@ impl Groups<'_> {
         }
     }
 
+    /// A group goes on from this checkpoint: from one before the line that is being made, if its own of that line is of no use.
+    pub(super) fn leaves_line(&mut self, group: usize, from: Option<u64>) {
+        let Some(sweep) = &mut self.sweep else { return };
+        if sweep.line.is_some_and(|line| from.is_none_or(|from| from < line)) {
+            sweep.failed.get_or_insert_with(|| format!("group {group} has gone back to before it"));
+        }
+    }
+
     /// All groups have made their checkpoints of a sweep, or not: whether these are a line is found out and told.
     pub(super) fn draw_line(&mut self, number: u64, sweep: &mut Sweep) {
         let made = match &sweep.failed {
@@ -174,7 +182,7 @@ impl Groups<'_> {
         if self.together.always || self.all[group].shares.is_empty() {
             return;
         }
-        let said = "the program reaches into the memory of other groups (windows of MPI)";
+        let said = "the program reaches into the memory of other groups, or several of its threads are in MPI at once";
         let reason = format!("{said}: {NOT_ALONE}; all groups checkpoint and go back together");
         protocol::say!("joulepoint: {reason}");
         self.together.always = true;

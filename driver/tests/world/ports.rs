@@ -6,6 +6,7 @@ use driver::groups;
 use driver::groups::place::{Places, before};
 use driver::groups::ports::NOT_BEGUN;
 use driver::groups::ports::{GroupPorts, Lending, Lines, Market, News, NoLine, Relays, Shares};
+use driver::ledger::Earlier;
 use driver::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Store, Unprepared};
 use driver::protection::Prospect;
 use driver::setup::{Outcome, Setup, Started};
@@ -500,7 +501,7 @@ pub fn play_record(world: &Shared, record: u32) -> Outcome {
         step_retries: 1,
         checkpoint_limit_s: 300.0,
         resumes: record > 0,
-        accounted: Vec::new(),
+        accounted: Earlier::default(),
         was_lost: false,
         answered,
     };

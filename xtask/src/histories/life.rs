@@ -381,7 +381,7 @@ fn setup(restart_count: u32, interval_s: f64, resumes: bool) -> Setup {
         step_retries: 1,
         checkpoint_limit_s: 300.0,
         resumes,
-        accounted: Vec::new(),
+        accounted: driver::ledger::Earlier::default(),
         was_lost: false,
         answered: Vec::<Event>::new(),
     }

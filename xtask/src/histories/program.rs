@@ -85,10 +85,7 @@ impl Program {
 
     /// The manifest with the files where they are for this node's program: each node has the storage at a place of its own.
     pub fn here(&self, manifest: &Manifest) -> Manifest {
-        let place = |original: &str| {
-            let name = Path::new(original).file_name().unwrap_or_default();
-            self.folder.join(name).to_string_lossy().into_owned()
-        };
+        let place = |original: &Path| self.folder.join(original.file_name().unwrap_or_default());
         let mut here = manifest.clone();
         for file in &mut here.files {
             file.original = place(&file.original);
