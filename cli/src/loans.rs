@@ -108,8 +108,8 @@ pub fn run(args: &LoansArgs, conf: &Path) -> Result<i32, Failure> {
     let moment = |text: &Option<String>| text.as_deref().map(|t| moment::parse(t, &now)).transpose();
     let (mut start_s, end_s) =
         (moment(&args.start).map_err(Failure::Usage)?, moment(&args.end).map_err(Failure::Usage)?);
-    let jobs =
-        args.jobs.as_deref().map(|text| crate::report::known_jobs(text, conf)).transpose()?.map(|jobs| jobs.ids());
+    let jobs = args.jobs.as_deref().map(|text| crate::report::known_jobs(text, conf)).transpose()?;
+    let jobs = jobs.map(|jobs| jobs.list());
     if start_s.is_none() && jobs.is_none() {
         start_s = moment::today(&now).map(|t| t.timestamp().as_second() as f64);
     }

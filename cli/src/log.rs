@@ -1,11 +1,26 @@
 //! How log events look: a job's output holds them beside the program's, and tells ours by their first word.
 
 use std::fmt;
+use std::io;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+
+/// Each event as one line, where all else is said.
+pub struct Writes;
+
+impl io::Write for Writes {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        protocol::say!("{}", String::from_utf8_lossy(line).trim_end_matches('\n'));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// `joulepoint: warning: the controller is away`; what is asked for by `JOULEPOINT_LOG` has its time.
 pub struct Lines;

@@ -19,6 +19,7 @@ mod steer;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 use protocol::Verb;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -165,7 +166,7 @@ enum Command {
     Rank {
         /// The program and its arguments.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        command: Vec<std::ffi::OsString>,
+        command: Vec<OsString>,
     },
     /// Dump a group's program on its node while its nodes are to be lent; the wrapper calls this.
     #[command(hide = true)]
@@ -204,7 +205,7 @@ struct RunArgs {
     resume: bool,
     /// The command and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 #[derive(clap::Args)]
@@ -214,7 +215,7 @@ struct WrapArgs {
     request: String,
     /// The batch script and its arguments.
     #[arg(trailing_var_arg = true, required = true)]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 #[derive(clap::Args)]
@@ -278,7 +279,7 @@ struct WardenArgs {
     step: Option<u32>,
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
-    command: Vec<std::ffi::OsString>,
+    command: Vec<OsString>,
 }
 
 #[derive(clap::Args)]
@@ -329,11 +330,23 @@ fn main() -> ExitCode {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(level)
-        .with_writer(std::io::stderr)
+        .with_writer(|| log::Writes)
         .log_internal_errors(false)
         .event_format(log::Lines)
         .init();
-    let cli = Cli::from_arg_matches(&pages::command().get_matches()).unwrap_or_else(|e| e.exit());
+    let cli = match pages::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Err(e) => {
+            let mut words = std::env::args_os().skip(1);
+            let request: Vec<_> = words.by_ref().take_while(|word| word != "--").collect();
+            let script: Vec<_> = words.collect();
+            if script.is_empty() || request.first().is_none_or(|word| word != "wrap") {
+                e.exit()
+            }
+            // The plugin's words, of another version: no reason for a job to fail.
+            return exit(wrapper::launch::misunderstood(&e.to_string(), &request, &script));
+        }
+        Ok(cli) => cli,
+    };
     match run(cli) {
         Ok(code) => exit(code),
         Err(Failure::Usage(text)) => complain(&text, 2),
@@ -444,7 +457,7 @@ fn run_model(args: &ModelArgs) -> Result<i32, Failure> {
     Ok(code)
 }
 
-fn wrap(conf: &std::path::Path, request: &str, command: &[String]) -> i32 {
+fn wrap(conf: &std::path::Path, request: &str, command: &[OsString]) -> i32 {
     let request = serde_json::from_str(request).unwrap_or_else(|e| {
         protocol::say!("joulepoint: the request is not understood ({e}); the job runs unprotected");
         protocol::Request::default()

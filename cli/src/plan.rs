@@ -130,8 +130,8 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     // A job that leaves its nodes to Slurm is taken to get what its groups need.
     let nodes = job.nodes.unwrap_or(settings.groups.saturating_add(settings.spare));
     let asked = |name: &str| request.settings.contains_key(name);
-    if let Some(short) =
-        planner::too_few(&settings, nodes).filter(|_| asked("ft-energy-groups") || asked("ft-energy-spare"))
+    if let Some(short) = options::size::too_few(settings.groups, settings.spare, nodes)
+        .filter(|_| asked("ft-energy-groups") || asked("ft-energy-spare"))
     {
         bail!("{short}: ask for more nodes (-N), or for fewer groups or spares");
     }
@@ -149,7 +149,7 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
         cpus_per_node,
         tasks,
         user: std::env::var("USER").unwrap_or_default(),
-        job_name: job.job_name,
+        job_name: job.job_name.clone(),
         node_names,
         node_type: args.node_type.clone().or_else(of_known),
         work_s: args.work,
@@ -172,7 +172,7 @@ pub fn run(args: &PlanArgs, site: &Site) -> anyhow::Result<()> {
     }
     // Where a plan was made without the controller, that is not waited for either.
     let capabilities = (plan.made_by != ALONE).then(|| ask_capabilities(site)).flatten();
-    Ok(out::print(summary::summary(&plan, &settings, nodes, &job.commands, capabilities.as_ref()))?)
+    Ok(out::print(summary::summary(&plan, &settings, nodes, &job, capabilities.as_ref()))?)
 }
 
 /// What the nodes have; nothing where no controller says it.

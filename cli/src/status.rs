@@ -1,13 +1,13 @@
 //! `joulepoint status`: how runs are doing now.
 
-use crate::report::known_jobs;
+use crate::report::{Jobs, known_jobs};
 use crate::{Failure, out, report};
 use ::report::columns::{protection, state};
 use ::report::sheet::printable;
 use ::report::words;
 use anyhow::anyhow;
 use protocol::{ProtectionState, RunAccount};
-use slurm::Slurm;
+use slurm::{JobState, Slurm};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -33,6 +33,11 @@ pub struct StatusArgs {
 /// Time between two looks at a run that is waited for.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// Time between two questions to Slurm about a job of which no run is known, and how long such a job runs until none is
+/// expected of it any more.
+const ASK_SLURM: Duration = Duration::from_secs(10);
+const BEGUN_S: f64 = 90.0;
+
 /// Most runs of whose jobs Slurm is asked, one by one.
 const MOST_ASKED: usize = 16;
 
@@ -42,9 +47,10 @@ const EXIT_TIMEOUT: i32 = 4;
 
 /// Prints one line a run; of one job also how far it is protected.
 pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
-    let path = match &args.job {
-        Some(job) => {
-            let [(job, whole), (task, tasks)] = known_jobs(job, conf)?.parts();
+    let jobs = args.job.as_ref().map(|job| known_jobs(job, conf)).transpose()?;
+    let path = match &jobs {
+        Some(jobs) => {
+            let [(job, whole), (task, tasks)] = jobs.parts();
             format!("/v1/report{}", wire::query(&[(job, whole.as_deref()), (task, tasks.as_deref())]))
         }
         None => "/v1/report?state=running".to_string(),
@@ -57,7 +63,7 @@ pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
     };
     let mut runs = ask()?;
     let code = match args.wait_protected {
-        true => wait(&mut runs, limit(args)?, &ask)?,
+        true => wait(&mut runs, limit(args)?, &ask, &|| in_vain(jobs.as_ref(), conf))?,
         false => 0,
     };
     if args.json {
@@ -68,13 +74,13 @@ pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
     if let Some(job) = args.job.as_ref().filter(|_| runs.is_empty() && code == 0) {
         return Err(Failure::Other(anyhow!("{}", report::unknown(job))));
     }
-    out::print(table(&runs, args.job.is_some(), &jobs(&runs, conf)))?;
+    out::print(table(&runs, args.job.is_some(), &states(&runs, conf)))?;
     Ok(code)
 }
 
 /// The states, by Slurm, of jobs whose runs have not ended: a job may wait, or be held or suspended, and its run does not know
 /// it. Of many runs Slurm is not asked.
-fn jobs(runs: &[RunAccount], conf: &Path) -> BTreeMap<u32, &'static str> {
+fn states(runs: &[RunAccount], conf: &Path) -> BTreeMap<u32, &'static str> {
     let open: Vec<u32> = runs.iter().filter(|run| run.end_s.is_none() && run.job > 0).map(|run| run.job).collect();
     let Some(site) = crate::site(conf).ok().filter(|_| open.len() <= MOST_ASKED) else { return BTreeMap::new() };
     let jobs = Slurm::new(site.slurm_bin).jobs_of(&open).unwrap_or_default();
@@ -89,12 +95,28 @@ fn limit(args: &StatusArgs) -> Result<Option<Instant>, Failure> {
     Ok(time.transpose()?.map(|time| Instant::now() + time))
 }
 
-/// Looks until all runs of a job are protected; the exit code.
+/// Why no run is to be expected of jobs of which none is known, if Slurm says so.
+fn in_vain(jobs: Option<&Jobs>, conf: &Path) -> Option<String> {
+    let jobs: Vec<u32> = jobs.into_iter().flat_map(Jobs::ids).collect();
+    let known = Slurm::new(crate::site(conf).ok()?.slurm_bin).jobs_of(&jobs).ok()?;
+    let now_s = host::mail::now_s();
+    let runs_alone = |job: &slurm::Job| {
+        job.state == JobState::Running && job.start_s.is_some_and(|start_s| now_s - start_s > BEGUN_S)
+    };
+    if known.iter().all(|job| job.state.is_over()) {
+        return Some("nothing is known of it here, and it is over or unknown to Slurm".to_string());
+    }
+    known.iter().any(runs_alone).then(|| "it runs without protection; its output says why".to_string())
+}
+
+/// Looks until all runs of a job are protected; the exit code. While there is no run, `in_vain` is asked whether to wait on.
 fn wait(
     runs: &mut Vec<RunAccount>,
     until: Option<Instant>,
     ask: &dyn Fn() -> anyhow::Result<Vec<RunAccount>>,
+    in_vain: &dyn Fn() -> Option<String>,
 ) -> anyhow::Result<i32> {
+    let mut asked: Option<Instant> = None;
     loop {
         let states: Vec<_> =
             runs.iter().map(|run| (run.state.as_str(), run.protection.as_ref().map(|p| p.state))).collect();
@@ -107,6 +129,13 @@ fn wait(
         };
         if states.iter().any(is_lost) {
             return Ok(EXIT_NOT_PROTECTED);
+        }
+        if states.is_empty() && asked.is_none_or(|at| at.elapsed() >= ASK_SLURM) {
+            asked = Some(Instant::now());
+            if let Some(why) = in_vain() {
+                protocol::say!("joulepoint: {why}");
+                return Ok(EXIT_NOT_PROTECTED);
+            }
         }
         if until.is_some_and(|until| Instant::now() >= until) {
             return Ok(EXIT_TIMEOUT);
@@ -176,9 +205,12 @@ mod tests {
             let looks = RefCell::new(looks.into_iter());
             let ask = || Ok(told(looks.borrow_mut().next().expect("one more look")));
             let mut runs = ask().unwrap();
-            assert_eq!(wait(&mut runs, None, &ask).unwrap(), code);
+            assert_eq!(wait(&mut runs, None, &ask, &|| None).unwrap(), code);
         }
         let mut never = vec![run("running", Some(Unproven))];
-        assert_eq!(wait(&mut never, Some(Instant::now()), &|| Ok(Vec::new())).unwrap(), EXIT_TIMEOUT);
+        let (now, none) = (Some(Instant::now()), || Ok(Vec::new()));
+        assert_eq!(wait(&mut never, now, &none, &|| Some("over".into())).unwrap(), EXIT_TIMEOUT, "its run is known");
+        let code = wait(&mut Vec::new(), None, &none, &|| Some("it is over".into()));
+        assert_eq!(code.unwrap(), EXIT_NOT_PROTECTED);
     }
 }

@@ -78,12 +78,15 @@ fn wait(client: &Client, given: OrderStatus) -> Result<OrderStatus, Failure> {
 
 /// Asks again while the controller is away, for a while.
 fn patiently(mut ask: impl FnMut() -> Result<OrderStatus, Error>) -> Result<OrderStatus, Failure> {
-    let begun = Instant::now();
+    let (begun, mut is_said) = (Instant::now(), false);
     loop {
         match ask() {
             Ok(status) => return Ok(status),
-            Err(Error::Unreachable { .. } | Error::Unproven { .. }) if begun.elapsed() < AWAY => {
-                std::thread::sleep(PAUSE)
+            Err(e @ (Error::Unreachable { .. } | Error::Unproven { .. })) if begun.elapsed() < AWAY => {
+                if !std::mem::replace(&mut is_said, true) {
+                    protocol::say!("joulepoint: {e}; it is asked again for {} s", AWAY.as_secs());
+                }
+                std::thread::sleep(PAUSE);
             }
             Err(Error::Refused { text, .. }) => return Err(anyhow::anyhow!(text).into()),
             Err(e) => return Err(anyhow::Error::from(e).into()),

@@ -23,6 +23,9 @@ use wire::session::SessionClient;
 /// Time between two looks at which checkpoint engines are installed.
 const LOOK_AT_ENGINES: Duration = Duration::from_secs(20);
 
+/// For how long the controller's word on who holds this node counts when it answers no more.
+const HELD_LIMIT: Duration = Duration::from_secs(30);
+
 /// At one of so many of them it is also looked at what the node is made of.
 const LOOKS_FOR_HARDWARE: u32 = 30;
 
@@ -52,9 +55,12 @@ impl Heart {
     /// Beats for ever; others reach this node at `url`.
     pub(crate) fn beat_for_ever(&self, client: &SessionClient, url: &str) {
         let period = Duration::from_secs_f64(self.site.node.beat_s);
+        let mut heard_at = Instant::now();
         loop {
-            let held = self.metering.held.lock().clone();
             let begun = Instant::now();
+            // Of a job that has ended meanwhile only the controller could tell: then those count that have processes here.
+            let is_told = begun.duration_since(heard_at) < HELD_LIMIT.max(2 * period);
+            let held = if is_told { self.metering.held.lock().clone() } else { Vec::new() };
             let mut beat = {
                 let mut meters = self.metering.lock();
                 meters.accounts.hold(now_s(), &held.iter().map(|h| (h.job, h.restart_count)).collect::<Vec<_>>());
@@ -86,6 +92,7 @@ impl Heart {
             self.look_at_self(&heard);
             match heard {
                 Ok(mut reply) => {
+                    heard_at = Instant::now();
                     let counted = reply.capabilities.take();
                     self.may_rest.store(reply.may_rest, Ordering::Relaxed);
                     self.counts_boots.store(reply.boots, Ordering::Relaxed);

@@ -29,6 +29,7 @@ use capability::{CAPABILITIES, Capabilities};
 use config::Site;
 use figures::Figures;
 use known::Calibrated;
+use options::size::too_few;
 use options::{Engine, Objective, Refusal, Settings};
 use policy::adaptive::{Adaptive, AdaptiveParameters};
 use policy::choice::{Protocol, choose};
@@ -159,16 +160,6 @@ pub fn make_plan(request: &PlanRequest, history: &History, site: &Site) -> Resul
         }),
     };
     Ok(plan(&wanted, history, site, CAPABILITIES, "controller"))
-}
-
-/// Why so many nodes do not make the groups and spares that were asked for, if so.
-pub fn too_few(settings: &Settings, nodes: u32) -> Option<String> {
-    let Settings { groups, spare, .. } = settings;
-    let wants = match groups {
-        0 | 1 => format!("keep {spare} spares"),
-        _ => format!("make {groups} groups and {spare} spares"),
-    };
-    (nodes < groups.saturating_add(*spare)).then(|| format!("{nodes} nodes are too few to {wants}"))
 }
 
 /// The engine of a name, as plans have it.
@@ -357,7 +348,7 @@ fn on_groups(wanted: &Wanted<'_>) -> Vec<String> {
             vec![format!("uncoordinated was asked for and cannot be: {refused}: the run is coordinated")]
         }
         None => {
-            let short = too_few(settings, wanted.nodes);
+            let short = too_few(settings.groups, settings.spare, wanted.nodes);
             short.map(|short| format!("{short}: fewer nodes are kept as spares")).into_iter().collect()
         }
     }

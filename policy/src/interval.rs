@@ -224,8 +224,18 @@ pub(crate) fn choose_on(
 pub fn expected_at(interval_s: f64, mtbf_s: f64, costs: &Costs) -> Result<Expected, Invalid> {
     check(mtbf_s, costs, &Bounds::default())?;
     positive("interval_s", interval_s)?;
-    Ok(Model::of(mtbf_s, costs).expect(interval_s))
+    let expected = match Model::of(mtbf_s, costs) {
+        // Beyond its domain the expansion says nothing.
+        Model::FirstOrder(aupy) if interval_s + costs.checkpoint_s >= EDGE * aupy.upper_limit_s() => {
+            Model::Renewal { mtbf_s, costs }.expect(interval_s)
+        }
+        model => model.expect(interval_s),
+    };
+    Ok(expected)
 }
+
+/// How near the first-order expansion may come to the limit of its domain.
+const EDGE: f64 = 0.999;
 
 fn check(mtbf_s: f64, costs: &Costs, bounds: &Bounds) -> Result<(), Invalid> {
     let cost = |name, value: f64| require((0.0..=LONGEST_COST_S).contains(&value), name, value, "0 to 3.2e7 s");
@@ -301,7 +311,7 @@ impl Model<'_> {
             base_s: 1.0,
         };
         // The root must leave work in the period: at the very edge of the domain the expansion is worthless.
-        let usable = |t: Option<f64>| t.is_some_and(|t| t > aupy.a() && t < 0.999 * aupy.upper_limit_s());
+        let usable = |t: Option<f64>| t.is_some_and(|t| t > aupy.a() && t < EDGE * aupy.upper_limit_s());
         if usable(aupy.time_period_s()) && usable(aupy.energy_period_s()) {
             Model::FirstOrder(aupy)
         } else {

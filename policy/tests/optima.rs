@@ -3,7 +3,7 @@
 use policy::bounds::ElSayed;
 use policy::calibration::{self, Curve, Method};
 use policy::frequency::{PUBLISHED_POWER, PUBLISHED_TIME, PowerModel, TimeModel, best_frequency_hz, predict};
-use policy::interval::Costs;
+use policy::interval::{Costs, expected_at};
 use policy::memoryless;
 use policy::periods::{Aupy, Meneses, young_daly};
 use policy::shadow::Shadow;
@@ -354,5 +354,25 @@ fn a_platform_that_has_time_for_its_checkpoint_alone_is_infeasible_whatever_the_
             };
             assert!(!platform.feasible(), "{platform:?}");
         }
+    }
+}
+
+#[test]
+fn an_interval_far_beyond_the_mtbf_is_expected_to_cost_more_and_never_less_than_nothing() {
+    let costs = Costs {
+        checkpoint_s: 0.2,
+        restart_s: 2.0,
+        down_s: 1.0,
+        overlap: 0.0,
+        static_w: 100.0,
+        compute_w: 200.0,
+        checkpoint_w: 50.0,
+        down_w: 0.0,
+    };
+    let mut before = 0.0;
+    for interval_s in [30.0, 60.0, 600.0, 3600.0, 86_400.0] {
+        let expected = expected_at(interval_s, 60.0, &costs).expect("an interval");
+        assert!(expected.time_overhead > before, "{interval_s} s: {expected:?}");
+        before = expected.time_overhead;
     }
 }

@@ -21,7 +21,7 @@ pub struct SlurmSide {
     pub exit_code: String,
     /// When it was first submitted, s since the epoch.
     pub submit_s: Option<f64>,
-    /// Seconds in which it had nodes.
+    /// Seconds in which it had nodes and was not suspended.
     pub elapsed_s: f64,
     /// Number of its nodes.
     pub nodes: usize,
@@ -131,13 +131,24 @@ pub fn other_jobs(lines: &[Joined], slurm: &Slurm, (start_s, end_s): (f64, f64))
     Some(others)
 }
 
-/// Only lives within the run's time: job ids are used again.
+/// Only lives of the run, from that of its first wrapper to that of its last: job ids are used again, and a job that has
+/// completed and is requeued begins another run.
 fn lives_of<'a>(run: &RunAccount, lives: &'a [Accounted], now_s: f64) -> Vec<&'a Accounted> {
     let end_s = run.end_s.unwrap_or(now_s) + SLACK_S;
     let within = |l: &&Accounted| {
         l.end_s.unwrap_or(f64::INFINITY) >= run.start_s - SLACK_S && l.start_s.is_none_or(|s| s <= end_s)
     };
-    lives.iter().filter(within).collect()
+    let lives: Vec<&Accounted> = lives.iter().filter(within).collect();
+    let from = run.records.first().and_then(|r| nearest(lives.iter(), r.start_s)).unwrap_or(0);
+    let last = run.records.last().filter(|_| run.end_s.is_some());
+    let behind = last.and_then(|r| nearest(lives.iter().rev(), r.start_s)).unwrap_or(0);
+    lives[from..(lives.len() - behind).max(from)].to_vec()
+}
+
+/// The first life that began the least time away from a moment.
+fn nearest<'a, 'b: 'a>(lives: impl Iterator<Item = &'a &'b Accounted>, at_s: f64) -> Option<usize> {
+    let away = lives.enumerate().filter_map(|(i, life)| Some((i, (life.start_s? - at_s).abs())));
+    away.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)
 }
 
 fn side(lives: &[&Accounted], now_s: f64) -> Option<SlurmSide> {
@@ -154,10 +165,13 @@ fn side(lives: &[&Accounted], now_s: f64) -> Option<SlurmSide> {
     })
 }
 
-/// Seconds in which the job had nodes: what a resized job was before and after may overlap.
+/// Seconds in which the job had nodes and was not suspended: what a resized job was before and after may overlap.
 fn elapsed_s(lives: &[&Accounted], now_s: f64) -> f64 {
-    let mut times: Vec<(f64, f64)> =
-        lives.iter().filter_map(|l| Some((l.start_s?, l.end_s.unwrap_or(now_s)))).collect();
+    let time = |l: &&Accounted| {
+        let (start_s, end_s) = (l.start_s?, l.end_s.unwrap_or(now_s));
+        Some((start_s, l.elapsed_s.map_or(end_s, |elapsed_s| end_s.min(start_s + elapsed_s))))
+    };
+    let mut times: Vec<(f64, f64)> = lives.iter().filter_map(time).collect();
     times.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (mut sum_s, mut until_s) = (0.0, f64::NEG_INFINITY);
     for (start_s, end_s) in times {
@@ -170,6 +184,33 @@ fn elapsed_s(lives: &[&Accounted], now_s: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_has_the_lives_from_its_first_wrapper_to_its_last_and_no_time_in_which_it_was_suspended() {
+        let text = "7|COMPLETED|0:0|0|100|110|1000|alice|n1||7|q|10\n7|REQUEUED|0:0|120|130|150|1000|alice|n1||7|q|15\n\
+                    7|NODE_FAIL|0:0|150|151|152|1000|alice|n1||7|q|1\n7|COMPLETED|0:0|152|160|190|1000|alice|n1||7|q|30\n\
+                    7|FAILED|0:0|200|210|220|1000|alice|n1||7|q|10\n";
+        let all = slurm::parse_accounting(text).unwrap();
+        let elapsed_s = |begun_s: &[f64], end_s: Option<f64>| {
+            let records: Vec<_> = begun_s
+                .iter()
+                .map(|start_s| {
+                    serde_json::json!({ "job": 7, "restart_count": 0, "start_s": start_s, "end_s": null, "state": "",
+                        "nodes": [] })
+                })
+                .collect();
+            let run = serde_json::json!({
+                "cluster": "c", "run": "7.1", "job": 7, "user": "alice", "account": "", "job_name": "j", "state": "",
+                "start_s": begun_s[0], "end_s": end_s, "total": protocol::Totals::default(), "phases": [],
+                "records": records, "failures": [], "checkpoints": [], "plan": null
+            });
+            elapsed_s(&lives_of(&serde_json::from_value(run).unwrap(), &all, 230.0), 230.0)
+        };
+        assert_eq!(elapsed_s(&[101.0], Some(110.0)), 10.0);
+        assert_eq!(elapsed_s(&[131.0, 161.0], Some(190.0)), 46.0, "with one whose wrapper never came to begin");
+        assert_eq!(elapsed_s(&[131.0, 161.0], None), 56.0, "it has not ended");
+        assert_eq!(elapsed_s(&[211.0], Some(220.0)), 10.0);
+    }
 
     #[test]
     fn the_time_of_a_resized_job_counts_once() {

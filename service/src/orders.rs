@@ -33,6 +33,9 @@ const MOST_RUNS: usize = 65_536;
 /// How long a wrapper may take to hear of an order, s; it asks all the time.
 const HEARD_S: f64 = 60.0;
 
+/// How long a wrapper that has taken an order may be silent, s: it asks for more while it carries one out.
+const SILENT_S: f64 = 180.0;
+
 /// How long an answered order is remembered, s.
 const REMEMBERED_S: f64 = 3600.0;
 
@@ -58,6 +61,8 @@ struct Entry {
     status: OrderStatus,
     restart_count: u32,
     owner: u32,
+    /// When its wrapper asked for orders last, or it was taken up.
+    asked_s: f64,
     settled_s: Option<f64>,
 }
 
@@ -121,7 +126,7 @@ impl Orders {
         let mut book = self.book.lock();
         for KeptOrder { status, owner, restart_count, records, is_open } in kept {
             let key = status.key.clone();
-            let mut entry = Entry { status, restart_count, owner, settled_s: None };
+            let mut entry = Entry { status, restart_count, owner, asked_s: now_s, settled_s: None };
             records.iter().for_each(|r| entry.hear(now_s, &r.event));
             if !is_open {
                 entry.fail(now_s, WORDLESS);
@@ -157,7 +162,7 @@ impl Orders {
             tracing::error!(error = format!("{e:#}"), "an order was not kept");
             NotTaken::NotKept
         })?;
-        let entry = Entry { status: status.clone(), restart_count, owner, settled_s: None };
+        let entry = Entry { status: status.clone(), restart_count, owner, asked_s: now_s, settled_s: None };
         book.orders.insert(status.order.id.clone(), entry);
         self.ring(book, &status.key);
         Ok(status)
@@ -216,6 +221,7 @@ impl Orders {
                 taken(&entry.status.order.id)?;
                 entry.status.state = OrderState::Taken;
             }
+            entry.asked_s = now_s;
             orders.push(entry.status.order.clone());
         }
         Ok((book.news(key).unwrap_or(self.first), orders))
@@ -330,6 +336,8 @@ impl Book {
     fn tidy(&mut self, now_s: f64) {
         let unheard = |e: &Entry| e.status.state == OrderState::Waiting && now_s - e.status.at_s > HEARD_S;
         self.fail(now_s, unheard, &format!("the run's wrapper did not ask for orders within {HEARD_S} s"));
+        let silent = |e: &Entry| e.status.state == OrderState::Taken && now_s - e.asked_s > SILENT_S;
+        self.fail(now_s, silent, &format!("the run's wrapper took it and has not asked for orders for {SILENT_S} s"));
         self.orders.retain(|_, e| e.settled_s.is_none_or(|at| now_s - at < REMEMBERED_S));
     }
 }
@@ -514,6 +522,10 @@ mod tests {
         orders.heard(151.0, &key("taken.1"), [&record(4, started(0))]);
         assert_eq!(orders.get(151.0, "taken").unwrap().0.state, Taken, "a journal that is sent again fails nothing");
         assert_eq!(orders.get(151.0 + HEARD_S, "waits").unwrap().0.state, Taken);
+        // A wrapper that is stopped answers no more; one that works on an order asks for the next.
+        assert_eq!(orders.hand_out(300.0, &key("waits.1"), None, noted).unwrap().1.len(), 1);
+        assert_eq!(orders.get(151.0 + SILENT_S, "taken").unwrap().0.state, Failed);
+        assert_eq!(orders.get(151.0 + SILENT_S, "waits").unwrap().0.state, Taken);
     }
 
     #[test]

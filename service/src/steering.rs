@@ -12,7 +12,7 @@ use axum::{Extension, Json};
 use listener::{Answer, Document, Refusal, Users, absent, blocking, now_s, version};
 use parking_lot::Mutex;
 use protocol::{Loan, Order, OrderRequest, OrderStatus, Verb};
-use slurm::Slurm;
+use slurm::{JobState, Slurm};
 use std::sync::Arc;
 use store::{OpenRun, Readers, Store};
 use wire::Peer;
@@ -58,17 +58,26 @@ impl Steering {
         Ok(run)
     }
 
-    /// Refuses what would end a job instead of moving it.
+    /// Refuses what would end a job instead of moving it, and what a suspended job cannot carry out.
     fn check_order(&self, peer: Peer, run: &OpenRun, verb: Verb) -> Result<(), Refusal> {
         if verb == Verb::Preempt {
             let text = "only the broker of loans preempts; joulepoint vacate JOB does the same for people";
             return Err(Refusal(StatusCode::CONFLICT, text.into()));
         }
+        let may_ask = self.users.command(now_s(), peer.uid);
+        if verb != Verb::Vacate && may_ask.is_err() {
+            return Ok(());
+        }
+        may_ask?;
+        let job = self.slurm.job(run.job);
+        if matches!(&job, Ok(Some(job)) if job.state == JobState::Suspended) {
+            let text = format!("job {0} is suspended, and its wrapper with it: scontrol resume {0} first", run.job);
+            return Err(Refusal(StatusCode::CONFLICT, text));
+        }
         if verb != Verb::Vacate {
             return Ok(());
         }
-        self.users.command(now_s(), peer.uid)?;
-        let job = self.slurm.job(run.job).map_err(of_slurm)?;
+        let job = job.map_err(of_slurm)?;
         let can = job.is_some_and(|j| j.requeue && j.batch && j.uid == run.uid);
         let text =
             format!("job {} cannot be requeued (--no-requeue, or no batch job), so it cannot be vacated", run.job);

@@ -26,6 +26,8 @@ pub struct Accounted {
     pub start_s: Option<f64>,
     /// When it ended.
     pub end_s: Option<f64>,
+    /// Seconds for which it had its nodes and was not suspended; absent if it was not asked for.
+    pub elapsed_s: Option<f64>,
     /// User id.
     pub uid: u32,
     /// User name, as accounting knows it.
@@ -42,7 +44,8 @@ pub struct Accounted {
 
 impl Accounted {
     /// The columns that [`parse_accounting`] reads: none that a user writes.
-    pub const FIELDS: &str = "JobIDRaw,State,ExitCode,Submit,Start,End,UID,User,NodeList,ConsumedEnergyRaw,JobID,QOS";
+    pub const FIELDS: &str =
+        "JobIDRaw,State,ExitCode,Submit,Start,End,UID,User,NodeList,ConsumedEnergyRaw,JobID,QOS,ElapsedRaw";
 }
 
 impl Slurm {
@@ -215,16 +218,16 @@ pub fn parse_named_step(text: &str, name: &str, since_s: f64) -> Result<Option<S
 
 fn parse_line(line: &str) -> Result<Accounted, Error> {
     let columns: Vec<&str> = line.split('|').collect();
-    // Older recordings end before the last two.
-    let (name, qos) = match columns[..] {
-        [.., name, qos] if columns.len() == 12 => (name, qos),
-        _ => ("", ""),
+    // Older recordings end before the last three.
+    let (name, qos, elapsed_s) = match columns[..] {
+        [.., name, qos, elapsed] if columns.len() == 13 => (name, qos, elapsed.parse().ok()),
+        _ => ("", "", None),
     };
     let [job, state_text, exit, submit, start, end, uid, user, nodes, consumed] = columns[..columns.len().min(10)]
     else {
         return Err(Error::unreadable("accounting line", line));
     };
-    if !matches!(columns.len(), 10 | 12) {
+    if !matches!(columns.len(), 10 | 13) {
         return Err(Error::unreadable("accounting line", line));
     }
     let (state, _) = JobState::read(state_text)?;
@@ -236,6 +239,7 @@ fn parse_line(line: &str) -> Result<Accounted, Error> {
         submit_s: time("Submit", submit)?,
         start_s: time("Start", start)?,
         end_s: time("End", end)?,
+        elapsed_s,
         uid: crate::fields::uid("UID", uid)?,
         user: user.to_owned(),
         nodes: expand_nodelist(nodes)?,
@@ -317,9 +321,11 @@ mod tests {
     #[test]
     fn a_life_is_read_with_its_name_and_quality_of_service_and_without_as_older_recordings_have_it() {
         let old = "11|COMPLETED|0:0|1|2|3|1000|alice|n1|";
-        let lives = parse_accounting(&format!("{old}\n{old}5|9_2|long\n")).expect("two lives");
+        let lives = parse_accounting(&format!("{old}\n{old}5|9_2|long|60\n")).expect("two lives");
         assert_eq!((lives[0].name.as_str(), lives[0].consumed_j), ("", None));
-        assert_eq!((lives[1].name.as_str(), lives[1].qos.as_str(), lives[1].consumed_j), ("9_2", "long", Some(5.0)));
+        let [_, life] = &lives[..] else { panic!("{lives:?}") };
+        assert_eq!((life.name.as_str(), life.qos.as_str()), ("9_2", "long"));
+        assert_eq!((life.consumed_j, life.elapsed_s), (Some(5.0), Some(60.0)));
         assert!(parse_accounting(&format!("{old}|9_2\n")).is_err(), "no other number of columns");
     }
 

@@ -314,6 +314,21 @@ pub fn counters() -> Rows {
     )
 }
 
+/// What a counter that began at `since_s` showed in earlier lives of the same job, J: a node may not know yet that a later one has
+/// begun there.
+pub fn counted_before(c: &Connection, key: &RunKey, restart_count: u32, node: &str, since_s: f64) -> Result<f64> {
+    if restart_count == 0 {
+        return Ok(0.0);
+    }
+    c.query_row(
+        "SELECT coalesce(max(k.joules), 0.0) FROM runs r JOIN counters k ON k.cluster = r.cluster AND k.run = r.run
+         WHERE r.job = (SELECT job FROM runs WHERE cluster = ?1 AND run = ?2) AND r.cluster = ?1 AND k.node = ?4
+         AND k.since_s = ?5 AND (k.run <> ?2 OR k.restart_count < ?3)",
+        params![key.cluster, key.run, restart_count, node, since_s],
+        |r| r.get(0),
+    )
+}
+
 /// A reading for [`counters`]; `metered_j` if a node service itself told it.
 pub fn counter(
     key: &RunKey,
@@ -441,6 +456,15 @@ pub fn close_record(
     Ok(())
 }
 
+/// When a record began, s since the epoch.
+pub fn began_s(c: &Connection, key: &RunKey, restart_count: u32) -> Result<f64> {
+    c.query_row(
+        "SELECT start_s FROM records WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3",
+        params![key.cluster, key.run, restart_count],
+        |r| r.get(0),
+    )
+}
+
 /// Gives what the counters of a record show beyond the phases that were told to the phase `rest_is`, in place of what was
 /// given so before; to the phase that had it, or to computing, if that is not said.
 fn give_rest(c: &Connection, key: &RunKey, restart_count: u32, rest_is: Option<Phase>) -> Result<()> {
@@ -467,9 +491,19 @@ fn give_rest(c: &Connection, key: &RunKey, restart_count: u32, rest_is: Option<P
         }
         let rest_j = total_j - cut_j;
         if rest_j > ROUNDING_J {
-            let phase = rest_is.map(|phase| phase.as_str().to_string()).or(before);
+            // Counters that could not be read when a phase ended show now what it has used.
+            let find_unread = || {
+                c.query_optional(
+                    "SELECT phase FROM phases WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 AND node = ?4
+                     AND is_rest = 0 AND joules IS NULL ORDER BY end_s - start_s DESC LIMIT 1",
+                    record,
+                    |r| r.get(0),
+                )
+            };
+            let unread: Option<String> = if rest_is == Some(Phase::Idle) { find_unread()? } else { None };
+            let phase = unread.or_else(|| rest_is.map(|phase| phase.as_str().to_string())).or(before);
             let phase = phase.unwrap_or_else(|| Phase::Compute.as_str().to_string());
-            let start_s = if cut_s > 0.0 { cut_s } else { last_s };
+            let start_s = if cut_s > 0.0 { cut_s } else { began_s(c, key, restart_count)?.min(last_s) };
             let span = (start_s, last_s.max(start_s));
             rests.push(phase_row(key, restart_count, &node, &phase, span, (Some(rest_j), &source), true));
         }

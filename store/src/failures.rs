@@ -49,10 +49,10 @@ impl Store {
         apply::failure(self.connection(), key, kind, None, at_s, at_s, reason)
     }
 
-    /// How many failures of a kind a run has had.
+    /// How many failures of a kind a run has had that are of none of its nodes: those that its wrapper could not tell.
     pub fn failures(&self, key: &RunKey, kind: FailureKind) -> Result<u32> {
         self.connection().query_row(
-            "SELECT count(*) FROM failures WHERE cluster = ?1 AND run = ?2 AND kind = ?3",
+            "SELECT count(*) FROM failures WHERE cluster = ?1 AND run = ?2 AND kind = ?3 AND node IS NULL",
             params![key.cluster, key.run, kind.as_str()],
             |r| r.get(0),
         )
@@ -62,6 +62,8 @@ impl Store {
     pub fn close(&mut self, run: &OpenRun, at_s: f64, state: &str) -> Result<()> {
         let c = self.connection();
         c.transaction(|| {
+            // Slurm tells whole seconds.
+            let at_s = apply::began_s(c, &run.key, run.restart_count).map_or(at_s, |began_s| at_s.max(began_s));
             // Nobody has said that it did anything else than compute.
             apply::close_record(c, &run.key, run.restart_count, at_s, state, Phase::Compute)?;
             c.execute(

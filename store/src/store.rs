@@ -97,9 +97,14 @@ impl Write {
             }
             Write::Counters { key, restart_count, node, at_s, reading } => {
                 // Counters that arrive after the record's end belong to nobody's account any more.
-                if apply::is_open(c, key, *restart_count)? {
+                if !apply::is_open(c, key, *restart_count)? {
+                    return Ok(0);
+                }
+                let before_j = apply::counted_before(c, key, *restart_count, node, reading.since_s)?;
+                let reading = JobReading { joules: reading.joules - before_j, ..reading.clone() };
+                if reading.joules >= 0.0 {
                     let mut counters = apply::counters();
-                    counters.push(apply::counter(key, *restart_count, node, *at_s, reading, Some(reading.joules)));
+                    counters.push(apply::counter(key, *restart_count, node, *at_s, &reading, Some(reading.joules)));
                     counters.insert(c)?;
                 }
                 Ok(0)

@@ -5,9 +5,10 @@ use crate::place::{Place, Places, is_unsent};
 use crate::proof::{answer_payload, request_payload};
 use crate::{CONTROLLER, Distrust, Munge, PROOF, node_audience};
 use serde::{Serialize, de::DeserializeOwned};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::TcpConnector;
 
@@ -80,7 +81,15 @@ pub struct Client {
     places: Arc<Places>,
     identity: Identity,
     timeout: Duration,
+    /// What the service is known by where one that is silent is not asked again at once; none: it is.
+    known_as: Option<Arc<str>>,
 }
+
+/// How long a service that has not answered in time is not asked again by who minds that.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Since when services are silent.
+static SILENT: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
 
 /// What became of a request.
 type Sent = Result<ureq::http::Response<ureq::Body>, ureq::Error>;
@@ -127,7 +136,7 @@ impl Client {
     }
 
     fn at(places: Vec<Place>, identity: Identity, timeout: Duration) -> Self {
-        Client { places: Arc::new(Places::new(places)), identity, timeout }
+        Client { places: Arc::new(Places::new(places)), identity, timeout, known_as: None }
     }
 
     /// Where the service is, as far as is known.
@@ -138,6 +147,21 @@ impl Client {
     /// The same client with another limit for each request, for answers that the service holds back.
     pub fn within(&self, timeout: Duration) -> Self {
         Client { timeout, ..self.clone() }
+    }
+
+    /// The same client, of a service known by a name of its host. One that has not answered a request in time is not waited for
+    /// again for a while: a service that hangs, and takes connections, must not hold up whoever has other ways.
+    pub fn impatient(self, name: &str) -> Self {
+        Client { known_as: Some(name.into()), ..self }
+    }
+
+    /// The same client, which asks whatever was silent before: where silence would be taken for something.
+    pub fn patient(self) -> Self {
+        Client { known_as: None, ..self }
+    }
+
+    fn silence(&self, place: &Place) -> Option<String> {
+        Some(format!("{} {}", self.known_as.as_ref()?, place.base_url))
     }
 
     /// `GET path`; the path includes the query ([`query`]).
@@ -190,7 +214,20 @@ impl Client {
         loop {
             let place = self.places.current();
             let url = format!("{}{path}", place.base_url);
+            let silence = self.silence(place);
+            if silence.as_ref().is_some_and(|name| is_silent(name)) {
+                left -= 1;
+                self.places.leave(place);
+                if left > 0 {
+                    continue;
+                }
+                let text = format!("it did not answer less than {} s ago", SILENCE.as_secs());
+                return Err(Error::Unreachable { url, text });
+            }
             let (sent, authorization) = send(place, &url)?;
+            if let Some(name) = silence {
+                note(name, matches!(sent, Err(ureq::Error::Timeout(_))));
+            }
             left -= 1;
             if left > 0 && sent.as_ref().is_err_and(is_unsent) {
                 self.places.leave(place);
@@ -274,6 +311,19 @@ impl Client {
         }
         proven.map_err(|why| invalid(why.to_string()))?;
         serde_json::from_slice(&body).map_err(|e| invalid(unreadable(&e)))
+    }
+}
+
+fn is_silent(name: &str) -> bool {
+    let silent = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
+    silent.get(name).is_some_and(|since| since.elapsed() < SILENCE)
+}
+
+fn note(name: String, is_silent: bool) {
+    let mut silent = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
+    match is_silent {
+        true => drop(silent.insert(name, Instant::now())),
+        false => drop(silent.remove(&name)),
     }
 }
 
@@ -400,6 +450,26 @@ mod tests {
         assert_eq!(client.get::<u32>("/").unwrap(), 2);
         assert_eq!(asked(), 2);
         second.join().unwrap();
+    }
+
+    #[test]
+    fn a_service_that_hangs_is_not_waited_for_twice_by_who_has_other_ways() {
+        // It takes connections, and never answers.
+        let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = of(
+            &format!("http://{}", hangs.local_addr().unwrap()),
+            Names(Arc::new((Mutex::new(hangs.local_addr().unwrap()), AtomicUsize::new(0)))),
+        );
+        let client = client.within(Duration::from_millis(200));
+        let lasts = |client: &Client| {
+            let begun = Instant::now();
+            assert!(matches!(client.get::<u32>("/"), Err(Error::Unreachable { .. })));
+            begun.elapsed() >= Duration::from_millis(200)
+        };
+        let impatient = client.clone().impatient("a service that hangs");
+        assert_eq!([lasts(&client), lasts(&client), lasts(&impatient)], [true; 3]);
+        assert!(!lasts(&impatient) && !lasts(&client.clone().impatient("a service that hangs")));
+        assert!(lasts(&impatient.patient()) && lasts(&client.impatient("another one")));
     }
 
     #[test]

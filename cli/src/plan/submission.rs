@@ -1,7 +1,7 @@
 //! What a submission says of a job: its size and its options, from sbatch's arguments and its script's `#SBATCH` lines.
 
 use options::Takes;
-use options::size::{directives, sizes};
+use options::size::{directives, sizes, stays_away};
 use std::fs;
 use std::path::Path;
 
@@ -26,6 +26,8 @@ pub struct Submission {
     pub options: Vec<String>,
     /// The commands that it runs, as far as they are seen: those of its script, or of `--wrap`.
     pub commands: String,
+    /// It does not come back after the loss of a node (`--no-requeue`).
+    pub stays_away: bool,
 }
 
 impl Submission {
@@ -58,6 +60,7 @@ impl Submission {
             nodelist: told.get("--nodelist").filter(|list| !list.contains('/')).cloned().unwrap_or_default(),
             job_name: told.get("--job-name").cloned().unwrap_or_else(|| otherwise.to_string()),
             options: [ours(&directives), ours(arguments)].concat(),
+            stays_away: stays_away(arguments, std::env::var_os("SBATCH_NO_REQUEUE").is_some(), &text),
             commands: wrapped.cloned().unwrap_or(text),
         }
     }

@@ -1,5 +1,6 @@
 //! A plan in six lines, for whoever is about to submit.
 
+use super::submission::Submission;
 use options::{Settings, spoken};
 use protocol::{Capabilities, Plan};
 
@@ -8,22 +9,32 @@ const MOST_TOLD: f64 = 1.0;
 
 /// What would protect the job, what a failure would cost, and what the protection is expected to cost.
 ///
-/// `commands`: those that the job runs, as far as they are seen. `capabilities`: what the nodes have, if that is known.
+/// `capabilities`: what the nodes have, if that is known.
 pub fn summary(
     plan: &Plan,
     settings: &Settings,
     nodes: u32,
-    commands: &str,
+    job: &Submission,
     capabilities: Option<&Capabilities>,
 ) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text.push_str(&format!("{name:<12}{value}\n"));
     let has_command = std::env::var_os(options::CHECKPOINT_COMMAND).is_some_and(|command| !command.is_empty());
-    line("protection", options::prospect(settings, commands, has_command, capabilities));
-    line(
-        "failure",
-        format!("{}; at most {} of work is lost", goes_back(plan), spoken(plan.interval_s + plan.checkpoint_s.value)),
+    let prospect = options::prospect(
+        settings,
+        &options::Job { commands: &job.commands, nodes: Some(nodes) },
+        has_command,
+        capabilities,
     );
+    let lost =
+        format!("{}; at most {} of work is lost", goes_back(plan), spoken(plan.interval_s + plan.checkpoint_s.value));
+    let failure = match prospect.starts_with("NOT PROTECTED") {
+        true => "all work is lost".to_string(),
+        false if job.stays_away => format!("with a lost node the job ends for good (--no-requeue); else {lost}"),
+        false => lost,
+    };
+    line("protection", prospect);
+    line("failure", failure);
     line("interval", format!("{} between checkpoints of {}, {}", spoken(plan.interval_s), checkpoint(plan), why(plan)));
     line(
         "cost",
@@ -99,10 +110,12 @@ mod tests {
     fn a_plan_is_told_in_six_lines() {
         let settings = options::resolve(&options::written(&["--ft-energy".to_string()], ""), &BTreeMap::new()).unwrap();
         let nodes = Capabilities { nodes: 4, engines: [("criu".to_string(), 4)].into(), at_s: 0.0, site_wide: false };
-        let told = |plan: &Plan| summary(plan, &settings, 2, "python3 a.py", Some(&nodes));
+        let job = |stays_away| Submission { commands: "srun python3 a.py".into(), stays_away, ..Submission::default() };
+        let told = |plan: &Plan| summary(plan, &settings, 2, &job(false), Some(&nodes));
         assert_eq!(
             told(&plan(&settings)),
-            "protection  to be protected by memory images (CRIU or DMTCP)\n\
+            "protection  to be protected by images of its tasks (CRIU); MPI under srun: if the program is linked to Open MPI 4 or \
+             MPICH\n\
              failure     the job goes back to its last checkpoint as a whole; at most 1 h of work is lost\n\
              interval    1 h between checkpoints of 30 s, the longest that this site lets a job of this time limit have\n\
              cost        0.8 % more time and 0.6 % more energy than without failures and checkpoints, as expected\n\
@@ -112,6 +125,8 @@ mod tests {
         );
         let other = Plan { interval_fixed: true, protocol: "uncoordinated-disk".to_string(), ..plan(&settings) };
         assert!(told(&other).contains("as you asked") && told(&other).contains("lost group alone"));
+        let away = summary(&plan(&settings), &settings, 2, &job(true), Some(&nodes));
+        assert!(away.contains("ends for good (--no-requeue); else the job goes back"), "{away}");
         let best = Plan { longest_interval_s: None, ..plan(&settings) };
         assert!(told(&best).contains("for the least energy"));
     }

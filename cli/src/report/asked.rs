@@ -14,17 +14,25 @@ pub struct Jobs {
 }
 
 impl Jobs {
+    /// Their ids.
+    pub fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.whole.iter().chain(&self.tasks).copied()
+    }
+
     /// Their ids, with commas between them.
-    pub fn ids(&self) -> String {
-        self.whole.iter().chain(&self.tasks).map(u32::to_string).collect::<Vec<_>>().join(",")
+    pub fn list(&self) -> String {
+        listed(self.ids())
     }
 
     /// The parts of a question to `/v1/report` that name them.
     pub fn parts(&self) -> [(&'static str, Option<String>); 2] {
-        let list = |of: &[u32]| of.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        let named = |of: &[u32]| (!of.is_empty()).then(|| list(of));
+        let named = |of: &[u32]| (!of.is_empty()).then(|| listed(of.iter().copied()));
         [("job", named(&self.whole)), ("task", named(&self.tasks))]
     }
+}
+
+fn listed(ids: impl Iterator<Item = u32>) -> String {
+    ids.map(|id| id.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// Job ids as the services read them; what Slurm knows of tasks of arrays is asked.

@@ -8,9 +8,9 @@ use ::report::columns::{self, Column, FIELDS, Field};
 use ::report::sheet::{Form, printable};
 use ::report::sums::{self, By, Others};
 use ::report::{accuracy, describe, moment, page, words};
-use asked::Jobs;
-pub(crate) use asked::known_jobs;
+pub(crate) use asked::{Jobs, known_jobs};
 use config::Site;
+use nix::unistd::User;
 use protocol::{Loan, RunAccount};
 use slurm::Slurm;
 use std::path::{Path, PathBuf};
@@ -115,6 +115,7 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
     if let Some(jobs) = args.jobs.as_ref().filter(|_| runs.is_empty() && form(args) == Form::Aligned && !args.json) {
         return Err(Failure::Other(anyhow::anyhow!("{}", unknown(jobs))));
     }
+    missing(args, jobs.as_ref(), &runs).iter().for_each(|line| protocol::say!("joulepoint: {line}"));
     // As JSON, a run that cannot be added up says so itself.
     runs.retain(|run| run.trouble.is_empty() || (args.json && !is_summed && !args.accuracy));
     if args.accuracy {
@@ -200,6 +201,23 @@ pub(crate) fn unknown(jobs: &str) -> String {
     format!(
         "nothing is known here of job {jobs}: it has not begun, is another user's, or runs without --ft-energy (squeue, sacct -j {jobs})"
     )
+}
+
+/// Which jobs and users that were named are in no run.
+fn missing(args: &ReportArgs, jobs: Option<&Jobs>, runs: &[RunAccount]) -> Vec<String> {
+    let is_of = |run: &RunAccount, id: u32| {
+        let array = run.job_id.split(['_', '+']).next();
+        run.job == id || array.is_some_and(|array| array.parse() == Ok(id))
+    };
+    // One that is known may be outside of the window, or of another state or account.
+    let are_all = [&args.state, &args.start, &args.end, &args.account].iter().all(|limit| limit.is_none());
+    let jobs = jobs.filter(|_| are_all).into_iter().flat_map(Jobs::ids);
+    let jobs = jobs.filter(|id| !runs.iter().any(|run| is_of(run, *id)));
+    let users = args.user.as_deref().unwrap_or_default().split(',').filter(|user| !user.is_empty());
+    let is_known =
+        |user: &&str| runs.iter().any(|run| run.user == **user) || !matches!(User::from_name(user), Ok(None));
+    let users = users.filter(|user| !is_known(user)).map(|user| format!("'{user}' is no user here (-u)"));
+    jobs.map(|id| unknown(&id.to_string())).chain(users).collect()
 }
 
 /// What a reader of a report has to know before its figures.

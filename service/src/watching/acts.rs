@@ -31,6 +31,14 @@ const OURS: &str = "joulepoint:";
 /// What stands before the reason that a node had before its death.
 const BEFORE: &str = "before: ";
 
+/// What others have said of a node whose reason in Slurm may be ours.
+fn said_by_others(reason: &str) -> &str {
+    match reason.strip_prefix(OURS) {
+        Some(ours) => ours.split_once(BEFORE).map_or("", |(_, first)| first),
+        None => reason,
+    }
+}
+
 /// The flag of a node on which no job is to begin.
 const DRAIN: &str = "DRAIN";
 
@@ -271,9 +279,9 @@ impl Acts {
         }
         *room -= 1;
         // Slurm keeps one reason: what an operator has said of the node is not to be lost.
-        let first = known.reason.rsplit(BEFORE).next().unwrap_or_default();
+        let first = said_by_others(&known.reason);
         let before = match known.has_flag(DRAIN) {
-            _ if first.is_empty() || first.starts_with(OURS) => String::new(),
+            _ if first.is_empty() => String::new(),
             true => format!("; drained {BEFORE}{first}"),
             false => format!("; said {BEFORE}{first}"),
         };
@@ -431,7 +439,8 @@ impl Acts {
         };
         tracing::warn!(job = run.job, state, "a run ended without its wrapper's word");
         self.orders.close(now_s(), &run.key);
-        self.store.lock().close(run, now_s(), state)?;
+        let ended_s = self.ended_s(run).unwrap_or_else(now_s);
+        self.store.lock().close(run, ended_s, state)?;
         // Slurm takes no AdminComment of a job that is over.
         self.accounting.ended(&account::account(self.reader.lock().connection(), &run.key)?);
         Ok(())
@@ -444,6 +453,14 @@ impl Acts {
             bail!("job {} belongs to user {}, not to the run's user {}", run.job, job.uid, run.uid);
         }
         Ok(job)
+    }
+
+    /// When this life of a job ended, by Slurm's word.
+    fn ended_s(&self, run: &OpenRun) -> Option<f64> {
+        let job = self.slurm.job(run.job).ok().flatten();
+        let known =
+            job.filter(|job| job.state.is_over() && job.restarts == run.restart_count).and_then(|job| job.end_s);
+        known.or_else(|| self.slurm.accounted(run.job).ok()?.pop()?.end_s).filter(|end_s| *end_s <= now_s())
     }
 
     /// How a job ended that slurmctld has forgotten, as accounting knows it.
@@ -476,5 +493,25 @@ impl Acts {
         tracing::warn!(job = run.job, reason, "requeueing");
         self.watching.hit(std::slice::from_ref(run));
         Ok(audit::note(By::Service, Act::Requeue, (run.job, ""), reason, self.slurm.requeue(run.job))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_operator_has_said_is_kept_whole_and_ours_is_not_repeated() {
+        for (reason, first) in [
+            ("", ""),
+            ("fan, as before: see ticket 7", "fan, as before: see ticket 7"),
+            ("joulepoint: reached by nobody", ""),
+            (
+                "joulepoint: reached by nobody; drained before: fan, as before: see ticket 7",
+                "fan, as before: see ticket 7",
+            ),
+        ] {
+            assert_eq!(said_by_others(reason), first, "{reason}");
+        }
     }
 }

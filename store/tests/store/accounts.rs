@@ -190,6 +190,47 @@ fn what_a_dead_node_used_last_is_lost_work_and_late_counters_do_not_count() {
     });
 }
 
+/// What a node service tells of job 7 on n1.
+fn counted(restart_count: u32, joules: f64, since_s: f64, at_s: f64) -> Write {
+    let reading = JobReading { job: 7, joules, cpu_s: 0.0, source: "model".into(), since_s };
+    Write::Counters { key: key("7.1"), restart_count, node: "n1".into(), at_s, reading }
+}
+
+#[test]
+fn what_a_node_tells_of_an_earlier_life_does_not_count_for_the_next() {
+    both(|store| {
+        store.append(&batch("7.1", records(1, vec![started(7, 0, &["n1"])])), UID).expect("stored");
+        store.write(&[counted(0, 40.0, 99.0, 120.0)]).expect("counted");
+        store.append(&batch("7.1", records(2, vec![started(7, 1, &["n1"])])), UID).expect("stored");
+        // The node has not heard yet that the job has begun again there.
+        store.write(&[counted(1, 41.0, 99.0, 130.0), counted(1, 5.0, 131.0, 140.0)]).expect("counted");
+        store.append(&batch("7.1", records(3, vec![ended("completed")])), UID).expect("stored");
+        let run = told(store, "7.1");
+        sums(&run);
+        assert_eq!(run.total.joules, Some(46.0));
+    });
+}
+
+#[test]
+fn what_a_job_has_used_is_told_of_what_it_did_though_its_counters_could_not_be_read_then() {
+    both(|store| {
+        let unread = Event::Phase {
+            phase: Phase::Compute,
+            node: "n1".into(),
+            start_s: 100.0,
+            end_s: 110.0,
+            joules: None,
+            source: String::new(),
+        };
+        store.append(&batch("7.1", records(1, vec![started(7, 0, &["n1"]), unread])), UID).expect("stored");
+        store.write(&[counted(0, 25.0, 99.0, 111.0)]).expect("counted");
+        store.append(&batch("7.1", records(3, vec![ended("completed")])), UID).expect("stored");
+        let run = told(store, "7.1");
+        sums(&run);
+        assert_eq!((joules(&run, Phase::Compute), joules(&run, Phase::Idle)), (25.0, 0.0));
+    });
+}
+
 #[test]
 fn what_arrives_of_a_run_after_it_was_closed_counts_once() {
     both(|store| {
@@ -266,7 +307,14 @@ fn failures_are_counted_by_kind() {
     both(|store| {
         let other = |kind| Event::Failure { kind, node: None, failed_s: 1.0, detected_s: 1.0, reason: "asked".into() };
         let kinds = [FailureKind::Step, FailureKind::Timeout, FailureKind::Step];
-        let events = std::iter::once(started(7, 0, &["n1"])).chain(kinds.map(other)).collect();
+        let of_node = Event::Failure {
+            kind: FailureKind::Step,
+            node: Some("n1".into()),
+            failed_s: 1.0,
+            detected_s: 1.0,
+            reason: "started again there".into(),
+        };
+        let events = std::iter::once(started(7, 0, &["n1"])).chain(kinds.map(other)).chain([of_node]).collect();
         store.append(&batch("7.1", records(1, events)), UID).expect("stored");
         let count = |kind| store.failures(&key("7.1"), kind).expect("counted");
         assert_eq!([FailureKind::Step, FailureKind::Timeout, FailureKind::Node].map(count), [2, 1, 0]);

@@ -243,3 +243,22 @@ fn a_vacated_job_frees_its_nodes_and_resumes_from_its_checkpoint() -> Result<()>
     assert_eq!(run["total"]["failures"], 0, "{run:#}");
     Ok(())
 }
+
+#[test]
+fn a_job_that_is_cancelled_right_after_it_was_vacated_does_not_come_back() -> Result<()> {
+    let site = site();
+    let (job, _) = started_patiently(&site, "vacated-cancelled")?;
+    let (code, made, text) = order(&site, USER, &["vacate", "--json", &job.to_string()])?;
+    assert_eq!(code, Some(0), "{made} {text}");
+    let cancelled = site.cluster.command_as(USER, "scancel").arg(job.to_string()).output()?;
+    assert!(cancelled.status.success(), "{cancelled:?}");
+    let run = site.wait_report(job, "the end", MINUTES, |run| (run["state"] == "cancelled").then(|| run.clone()))?;
+    // Longer than the controller takes to start a requeued job.
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    assert_eq!(
+        site.wait_state(job, &["CANCELLED", "PENDING", "RUNNING", "REQUEUED"], MINUTES)?,
+        "CANCELLED",
+        "{run:#}"
+    );
+    Ok(())
+}
