@@ -37,7 +37,7 @@ suite="--workspace --exclude driver --exclude planner --exclude policy --test"
 # fail are tried once more, each alone; the first failure is shown and counted.
 run_real() {
     folder=$1 real=$2; shift 2
-    run "$folder" $suite "$real" -- --test-threads=1 --nocapture "$@"
+    run "$folder" $suite "$real" -- --test-threads="${threads:-1}" --nocapture "$@"
     read -r status seconds < "$folder/ended"
     [ "$status" -ne 0 ] || return 0
     awk '/^failures:/ { listed = 1; next } /^test result:/ { listed = 0 } listed && NF == 1 { print $1 }' "$folder/log" |
@@ -110,17 +110,18 @@ floor_real "stock Slurm, without us" baseline
 BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
 # Four streams side by side: each suite has a Slurm of its own, and mostly waits.
 (
-    run "$work/criu" $suite criu -- --test-threads=2 --nocapture
+    threads=2 run_real "$work/criu" criu
     run_real "$work/scr" scr
     run_real "$work/dmtcp" dmtcp
     run_real "$work/veloc" veloc
     run_real "$work/groups" groups
+    run_real "$work/programs" programs
+    run_real "$work/died" steps _died
+    run_real "$work/steps" steps --skip _died
 ) &
 engines=$!
 (
     run_real "$work/mpi" mpi
-    run_real "$work/steps" steps --skip _died
-    run_real "$work/programs" programs
 ) &
 groups=$!
 (
@@ -141,7 +142,6 @@ floor_real "the plan before the job" choice
 floor_real "calibration on a real Slurm" calibration
 floor_real "loans of idle nodes" loans
 floor_real "protected, or told that not" protection
-floor_real "steps whose nodes die, by CRIU" steps _died
 floor "the user's pages, a shell to try" $suite user_page -- every_script_has every_program_of a_block_knows a_shell_to
 wait "$engines"
 tell "any program, by CRIU" "$work/criu"
@@ -149,10 +149,11 @@ tell "programs of the real SCR" "$work/scr"
 tell "programs under the real DMTCP" "$work/dmtcp"
 tell "programs of the real VELOC" "$work/veloc"
 tell "groups that recover alone" "$work/groups"
+tell "programs that nobody chose" "$work/programs"
+tell "steps whose nodes die, by CRIU" "$work/died"
+tell "steps across nodes, by CRIU" "$work/steps"
 wait "$groups"
 tell "one MPI program over all groups" "$work/mpi"
-tell "steps across nodes, by CRIU" "$work/steps"
-tell "programs that nobody chose" "$work/programs"
 wait "$troubles"
 tell "power losses and partitions" "$work/partitions"
 tell "a standby takes over" "$work/standby"

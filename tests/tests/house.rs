@@ -378,8 +378,8 @@ impl<'ast> Visit<'ast> for Threads {
     }
 
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
-        let of_a_scope =
-            matches!(&*call.receiver, syn::Expr::Path(of) if of.path.is_ident("scope") || of.path.is_ident("all"));
+        // A command's `spawn` takes nothing, and that of a `Builder` tells when there is no room.
+        let of_a_scope = call.args.len() == 1 && matches!(&*call.receiver, syn::Expr::Path(_));
         self.0 += usize::from(call.method == "spawn" && of_a_scope);
         visit::visit_expr_method_call(self, call);
     }
