@@ -59,7 +59,7 @@ const LIBRARIES: [Linked; 6] = [
     Linked { library: "libibverbs", means: "it may open an RDMA device, which cannot be dumped" },
     Linked {
         library: "libmpi",
-        means: "start it by srun --mpi=... or mpirun; Open MPI 4 and MPICH only, else use app or scr",
+        means: "start it by srun --mpi=... or mpirun; Open MPI and MPICH only, else use app or scr",
     },
     Linked { library: "libscr", means: "--ft-energy-engine=scr lets SCR checkpoint it" },
     Linked { library: "libdmtcp", means: "it runs under DMTCP already: --ft-energy-engine=dmtcp" },

@@ -9,6 +9,7 @@ use slurm::Slurm;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use steps::groups::split;
 use steps::resized::Layout;
 
 /// Set when a command outside Slurm is to take up an earlier run.
@@ -101,6 +102,7 @@ impl Identity {
             spare: spare as usize,
             tasks: number("SLURM_NTASKS"),
             tasks_per_node: number("SLURM_NTASKS_PER_NODE"),
+            slots_per_node: std::env::var("SLURM_TASKS_PER_NODE").ok().and_then(|list| split::least_of(&list)),
             cpus_per_node: self.cpus_per_node as usize,
         }
     }

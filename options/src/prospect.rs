@@ -61,9 +61,7 @@ pub fn prospect(settings: &Settings, job: &Job<'_>, has_command: bool, nodes: Op
         }
         None => match images(&IMAGES) {
             Ok(on) if launches(commands) => {
-                format!(
-                    "images of its tasks (CRIU{on}); MPI under srun: if the program is linked to Open MPI 4 or MPICH"
-                )
+                format!("images of its tasks (CRIU{on}); MPI under srun: if the program is linked to Open MPI or MPICH")
             }
             Ok(on) => format!("memory images (CRIU or DMTCP{on})"),
             Err((known, none)) => return unlikely(settings, known, &none),

@@ -101,19 +101,32 @@ pub fn repository() -> PathBuf {
 /// Exit code of a command of `packaging/` that has to be skipped.
 const SKIPPED: i32 = 77;
 
-/// Puts a CRIU that works here into a folder, for everybody: the one that `packaging/criu.sh` fetched for this build.
+/// Puts a CRIU that runs on this kernel into a folder.
 ///
 /// # Errors
-/// Why there is none: the test is skipped.
+/// Why there is none to be had.
 pub fn fetch_criu(into: &Path) -> Result<(), String> {
-    let kept = built().map_err(|e| e.to_string())?.join("criu");
-    let script = repository().join("packaging/criu.sh");
+    fetch("criu", into)
+}
+
+/// Puts an Open MPI 5 into a folder.
+///
+/// # Errors
+/// Why there is none to be had.
+pub fn fetch_openmpi5(into: &Path) -> Result<(), String> {
+    fetch("openmpi5", into)
+}
+
+/// Copies what a script of `packaging` fetches, which is kept beside what is built.
+fn fetch(name: &str, into: &Path) -> Result<(), String> {
+    let kept = built().map_err(|e| e.to_string())?.join(name);
+    let script = repository().join(format!("packaging/{name}.sh"));
     let output = Command::new("sh").arg(script).arg(&kept).output().map_err(|e| e.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(0) => {}
         Some(SKIPPED) => return Err(said.trim().to_string()),
-        _ => panic!("packaging/criu.sh: {said}"),
+        _ => panic!("packaging/{name}.sh: {said}"),
     }
     let copied = Command::new("cp").arg("-a").arg(&kept).arg(into).status();
     copied.is_ok_and(|s| s.success()).then_some(()).ok_or(format!("cp to {}", into.display()))

@@ -195,8 +195,7 @@ impl Gathered {
         }
         let end = if at > 0 && words[at - 1] == "--" { at - 1 } else { at };
         let most = counts.iter().max().copied().unwrap_or(1) * read.cpus_per_task().unwrap_or(1);
-        let cpus =
-            variable(split::CPUS).and_then(|list| split::least_cpus(&list)).map_or(most, |least| least.min(most));
+        let cpus = variable(split::CPUS).and_then(|list| split::least_of(&list)).map_or(most, |least| least.min(most));
         let mut options = split::gathered(&words[..end]).map_err(Native::Unfit)?;
         options.extend(one_on_each(&nodes, cpus));
         if counts.iter().any(|count| *count != counts[0]) {

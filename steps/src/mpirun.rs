@@ -68,7 +68,7 @@ pub fn gathered(real: &Command, words: &[OsString]) -> Result<(Vec<String>, Gath
     let placed = launchers::asked(family, real, &call)?;
     let (nodes, counts) = launchers::in_order(placed, &nodes)?;
     let Call { program, set, .. } = call;
-    let cpus = variable(split::CPUS).and_then(|list| split::least_cpus(&list));
+    let cpus = variable(split::CPUS).and_then(|list| split::least_of(&list));
     let cpus_per_task = variable("SLURM_CPUS_PER_TASK").and_then(|cpus| cpus.parse().ok());
     let ranks = Ranks { nodes, counts, cpus, cpus_per_task, set };
     let gathered = Gathered::of_launcher(&program, &folder, launcher, ranks)?;

@@ -44,6 +44,8 @@ pub struct Layout {
     pub tasks: Option<usize>,
     /// SLURM_NTASKS_PER_NODE, if Slurm said it.
     pub tasks_per_node: Option<usize>,
+    /// How many tasks SLURM_TASKS_PER_NODE allows each node at least, as launchers of MPI read it.
+    pub slots_per_node: Option<usize>,
     /// SLURM_CPUS_ON_NODE.
     pub cpus_per_node: usize,
 }
@@ -65,22 +67,24 @@ impl Layout {
         let per_node = self
             .tasks_per_node
             .or_else(|| self.tasks.filter(|t| t % self.nodes.len() == 0).map(|t| t / self.nodes.len()));
-        let tasks = per_node.map_or_else(|| self.tasks.unwrap_or(used.len()), |each| each * used.len());
-        let each = tasks.div_ceil(used.len());
+        let tasks = per_node.map(|each| each * used.len()).or(self.tasks);
+        let each = tasks.map(|tasks| tasks.div_ceil(used.len())).or(self.slots_per_node).unwrap_or(1);
         let list = slurm::compress_nodelist(&used);
         let count = used.len().to_string();
         let variable = |name: &str, value: String| (name.to_string(), value);
-        vec![
+        let mut all = vec![
             variable(ALL, format!("{}:{}", self.job, slurm::compress_nodelist(&live))),
             variable("SLURM_JOB_NODELIST", list.clone()),
             variable("SLURM_NODELIST", list),
             variable("SLURM_JOB_NUM_NODES", count.clone()),
             variable("SLURM_NNODES", count),
-            variable("SLURM_NTASKS", tasks.to_string()),
-            variable("SLURM_NPROCS", tasks.to_string()),
             variable("SLURM_TASKS_PER_NODE", format!("{each}(x{})", used.len())),
             variable("SLURM_JOB_CPUS_PER_NODE", format!("{}(x{})", self.cpus_per_node, used.len())),
-        ]
+        ];
+        // Where the job says no number, a launcher of MPI fills the nodes.
+        let number = |tasks: usize| ["SLURM_NTASKS", "SLURM_NPROCS"].map(|name| variable(name, tasks.to_string()));
+        all.extend(tasks.into_iter().flat_map(number));
+        all
     }
 }
 
@@ -90,7 +94,7 @@ mod tests {
 
     fn layout(count: usize, spare: usize, tasks: Option<usize>) -> Layout {
         let nodes = (1..=count).map(|i| format!("n{i}")).collect();
-        Layout { job: 7, nodes, spare, tasks, tasks_per_node: None, cpus_per_node: 2 }
+        Layout { job: 7, nodes, spare, tasks, cpus_per_node: 2, ..Layout::default() }
     }
 
     fn dead(node: &str) -> NodeHealth {
@@ -127,6 +131,14 @@ mod tests {
         assert_eq!(get(&after, ALL), "7:n[1,3-5]");
         assert_eq!(get(&after, "SLURM_JOB_NODELIST"), "n[1,3-5]");
         assert_eq!((get(&after, "SLURM_NNODES"), get(&after, "SLURM_NTASKS")), ("4".into(), "4".into()));
+    }
+
+    #[test]
+    fn a_job_that_says_no_number_of_tasks_has_none_with_a_spare_either() {
+        let layout = Layout { slots_per_node: Some(2), ..layout(4, 1, None) };
+        let seen = layout.variables(&[]);
+        assert_eq!((get(&seen, "SLURM_TASKS_PER_NODE"), get(&seen, "SLURM_NTASKS")), ("2(x3)".into(), String::new()));
+        assert_eq!(get(&seen, "SLURM_NNODES"), "3");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use crate::calls::{self, Call, Calls, End, LAUNCHERS, VARIABLE};
 use crate::doubts::{Doubts, VERDICT, Waited, comes_before};
 use crate::fallback;
-use crate::groups::{shim, words};
+use crate::groups::{shim, split, words};
 use crate::inputs::{READS_PIPE, hash_input, input, takes_no_input};
 use crate::mpirun;
 use crate::redirects::{Input, LABELS};
@@ -67,7 +67,11 @@ pub fn run(name: &str) -> i32 {
         return 127;
     };
     let sandboxes = Sandboxes::of_environment();
-    if !is_srun && (sandboxes.is_none() || mpirun::only_answers(&words)) {
+    let only_answers = match is_srun {
+        true => split::only_answers(&texts(&words)),
+        false => sandboxes.is_none() || mpirun::only_answers(&words),
+    };
+    if only_answers {
         return exec(real.args(&words));
     }
     let place = sandboxes.as_ref().map(|s| match is_srun {
@@ -159,8 +163,7 @@ struct Words<'a> {
 impl Words<'_> {
     /// For people.
     fn text(&self) -> String {
-        let words = self.words.iter().map(|w| w.to_string_lossy().into_owned());
-        [self.name.to_string()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+        [&[self.name.to_string()], &texts(self.words)[..]].concat().join(" ")
     }
 
     /// What tells a call from others; none for calls that are not to be remembered: those of MPI launchers, and those that
@@ -183,6 +186,11 @@ impl Words<'_> {
 /// What the script calls `srun` with.
 fn words_of_call() -> Vec<OsString> {
     std::env::args_os().skip(1).collect()
+}
+
+/// Words as text, as well as they can be.
+fn texts(words: &[OsString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// A call that has not ended; one that was interrupted began when it began first.
@@ -320,7 +328,7 @@ fn outside(sandboxes: &Sandboxes, name: &str, words: &Words, reason: String) -> 
 /// The real `srun` for the call that the script makes, with the environment that it would have without us, if the `PATH`
 /// has one.
 pub fn real() -> Option<Command> {
-    let words: Vec<String> = words_of_call().iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    let words = texts(&words_of_call());
     real_srun(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }
 

@@ -29,11 +29,16 @@ pub struct World {
 /// What kind of launcher starts the ranks of an implementation: its words, and what it tells ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// That of Open MPI 4.
-    OpenMpi,
+    /// ORTE, of Open MPI 4.
+    Orte,
+    /// PRRTE, of Open MPI 5.
+    Prrte,
     /// Hydra, of MPICH.
     Hydra,
 }
+
+/// What Hydra says of itself.
+const HYDRA: &str = "HYDRA build details";
 
 /// One implementation of MPI that programs are linked to.
 struct Kind {
@@ -41,25 +46,40 @@ struct Kind {
     family: Family,
     /// The program's library, by whichever name.
     libraries: &'static [&'static str],
+    /// A library of that library which no other of these has.
+    below: Option<&'static str>,
     /// Ours.
     ours: &'static str,
     /// Names of its launcher.
     launchers: &'static [&'static str],
 }
 
+/// What Open MPI 4 and its launcher are linked to.
+const ORTE: &str = "libopen-rte.so.40";
+
 /// Those that can be one world over groups.
-const KINDS: [Kind; 2] = [
+const KINDS: [Kind; 3] = [
     Kind {
         name: "Open MPI 4",
-        family: Family::OpenMpi,
+        family: Family::Orte,
         libraries: &["libmpi.so.40"],
+        below: Some(ORTE),
         ours: "libjoulepoint-mpi-openmpi.so",
         launchers: &["mpirun", "mpiexec", "orterun"],
+    },
+    Kind {
+        name: "Open MPI 5",
+        family: Family::Prrte,
+        libraries: &["libmpi.so.40"],
+        below: Some("libopen-pal.so.80"),
+        ours: "libjoulepoint-mpi-openmpi.so",
+        launchers: &["mpirun", "mpiexec"],
     },
     Kind {
         name: "MPICH",
         family: Family::Hydra,
         libraries: &["libmpich.so.12", "libmpi.so.12"],
+        below: None,
         ours: "libjoulepoint-mpi-mpich.so",
         launchers: &["mpiexec.hydra", "mpiexec", "mpirun"],
     },
@@ -78,10 +98,17 @@ impl Family {
     /// Whose launcher of this kind a program is, whatever it is called; none if it is no such launcher.
     fn of(self, program: &Path) -> Option<Whose> {
         match self {
-            Family::OpenMpi => linked::libraries(program).contains("libopen-rte.so.40").then_some(Whose::Own),
+            Family::Orte => linked::libraries(program).contains(ORTE).then_some(Whose::Own),
+            Family::Prrte => {
+                let libraries = linked::libraries(program);
+                let [is_prrte, is_hydra, ours] = linked::says(program, ["OMPI_PRTERUN", HYDRA, RELAY]);
+                // Where a program that sets paths stands before it, as in Python's package, it has PRRTE's own beside it.
+                let is_its = is_prrte || !libraries.is_empty() && program.with_file_name("prterun").is_file();
+                (is_its && !is_hydra && !ours && !libraries.contains(ORTE)).then_some(Whose::Own)
+            }
             Family::Hydra => {
-                let words = ["HYDRA build details", "Intel(R) MPI Library", "MV2_", RELAY];
-                let [is_hydra, intel, mvapich, ours] = linked::says(program, words);
+                let [is_hydra, intel, mvapich, ours] =
+                    linked::says(program, [HYDRA, "Intel(R) MPI Library", "MV2_", RELAY]);
                 // Our own program, which may stand in for it, holds all the words that are looked for.
                 (is_hydra && !ours).then_some(if intel || mvapich { Whose::Others } else { Whose::Own })
             }
@@ -132,6 +159,11 @@ pub fn names() -> String {
     KINDS.iter().map(|k| format!("{} ({})", k.name, k.libraries.join(", "))).collect::<Vec<_>>().join(", ")
 }
 
+/// The library of MPI among those of a program, whichever.
+pub fn library(libraries: &BTreeSet<String>) -> Option<&str> {
+    libraries.iter().map(String::as_str).find(|library| is_mpi(library))
+}
+
 /// Whether a library is one of MPI, whichever.
 pub fn is_mpi(library: &str) -> bool {
     ["libmpi.so", "libmpich.so"].iter().any(|name| library.starts_with(name))
@@ -142,30 +174,46 @@ pub fn family(launcher: &Path) -> Option<Family> {
     KINDS.iter().map(|kind| kind.family).find(|family| family.of(launcher) == Some(Whose::Own))
 }
 
-/// The parts of a world of programs that are linked to `library`, beside our program `us`.
+/// The implementations whose library of this name a program may have, which has all these `libraries`: several if it is not
+/// known which, since they are found only while it runs.
+fn of_library(library: &str, libraries: &BTreeSet<String>) -> Vec<&'static Kind> {
+    let named: Vec<&Kind> = KINDS.iter().filter(|kind| kind.libraries.contains(&library)).collect();
+    let is_known = |kind: &&&Kind| kind.below.is_some_and(|below| libraries.contains(below));
+    match named.iter().find(is_known) {
+        Some(kind) => vec![kind],
+        None => named,
+    }
+}
+
+/// The parts of a world of programs that are linked to these `libraries`, of which `library` is MPI's, beside our program
+/// `us`.
 ///
 /// # Errors
 /// Which is missing.
-pub fn parts(library: &str, us: &Path, launcher: &Launcher) -> Result<World, Hindrance> {
-    let kind = KINDS.iter().find(|kind| kind.libraries.contains(&library));
-    let kind = kind.ok_or_else(|| Hindrance::Unknown(library.to_string()))?;
+pub fn parts(library: &str, libraries: &BTreeSet<String>, us: &Path, launcher: &Launcher) -> Result<World, Hindrance> {
+    let kinds = of_library(library, libraries);
+    let first = *kinds.first().ok_or_else(|| Hindrance::Unknown(library.to_string()))?;
     let beside = us.parent().unwrap_or(Path::new("/"));
     let ours = |folders: &[PathBuf], name: &str| {
         let found = folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file());
         found.ok_or_else(|| Hindrance::NotInstalled(name.to_string()))
     };
-    let named = |folder: &PathBuf| kind.launchers.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
-    let launcher = match launcher {
-        Launcher::Path(path) => {
-            match path.iter().flat_map(named).find_map(|file| Some((kind.family.of(&file)?, file))) {
-                Some((Whose::Own, file)) => file,
-                Some((Whose::Others, file)) => return Err(Hindrance::OtherLauncher(library.to_string(), file)),
-                None => return Err(Hindrance::NoLauncher(kind.launchers[0], kind.name)),
-            }
-        }
-        Launcher::Is(program) if kind.family.of(program) == Some(Whose::Own) => program.clone(),
-        Launcher::Is(program) => return Err(Hindrance::OtherLauncher(library.to_string(), program.clone())),
-        Launcher::Later => PathBuf::from(kind.launchers[0]),
+    let whose = |file: &Path| kinds.iter().find_map(|kind| Some((*kind, kind.family.of(file)?)));
+    let named = |folder: &PathBuf| {
+        let names: Vec<&str> = kinds.iter().flat_map(|kind| kind.launchers).copied().collect();
+        names.into_iter().map(|name| folder.join(name)).collect::<Vec<_>>()
+    };
+    let (kind, launcher) = match launcher {
+        Launcher::Path(path) => match path.iter().flat_map(named).find_map(|file| Some((whose(&file)?, file))) {
+            Some(((kind, Whose::Own), file)) => (kind, file),
+            Some(((_, Whose::Others), file)) => return Err(Hindrance::OtherLauncher(library.to_string(), file)),
+            None => return Err(Hindrance::NoLauncher(first.launchers[0], first.name)),
+        },
+        Launcher::Is(program) => match whose(program) {
+            Some((kind, Whose::Own)) => (kind, program.clone()),
+            _ => return Err(Hindrance::OtherLauncher(library.to_string(), program.clone())),
+        },
+        Launcher::Later => (first, PathBuf::from(first.launchers[0])),
     };
     Ok(World {
         library: ours(&[beside.join(LIBRARIES), beside.to_path_buf()], kind.ours)?,
@@ -243,7 +291,8 @@ mod tests {
             folder
         };
         let (bin, library, path) = (folder("bin"), folder("lib/joulepoint"), folder("path"));
-        let found = |of: &str| parts(of, &bin.join("joulepoint"), &Launcher::Path(vec![path.clone()]));
+        let found =
+            |of: &str| parts(of, &BTreeSet::new(), &bin.join("joulepoint"), &Launcher::Path(vec![path.clone()]));
         let name = |of: &Hindrance| of.to_string();
         build(
             dir.path(),
@@ -260,10 +309,31 @@ mod tests {
         let all = found("libmpi.so.40").unwrap();
         assert_eq!((all.relay, all.launcher), (bin.join(RELAY), path.join("mpirun")));
         assert!(name(&found("libmpi.so.99").unwrap_err()).contains("libmpi.so.40"));
-        let by = |launcher| parts("libmpi.so.40", &bin.join("joulepoint"), &Launcher::Is(path.join(launcher)));
+        let by = |launcher| {
+            parts("libmpi.so.40", &BTreeSet::new(), &bin.join("joulepoint"), &Launcher::Is(path.join(launcher)))
+        };
         assert_eq!(by("mpirun").unwrap().launcher, path.join("mpirun"));
         assert!(name(&by("mpiexec").unwrap_err()).contains("another MPI"));
-        assert_eq!([family(&path.join("mpirun")), family(&path.join("mpiexec"))], [Some(Family::OpenMpi), None]);
+        assert_eq!([family(&path.join("mpirun")), family(&path.join("mpiexec"))], [Some(Family::Orte), None]);
+        // Open MPI 5's library has the same name, and is linked to another one.
+        let five: BTreeSet<String> = ["libmpi.so.40", "libopen-pal.so.80"].map(str::to_string).into();
+        let found5 = || {
+            parts(
+                "libmpi.so.40",
+                &five,
+                &bin.join("joulepoint"),
+                &Launcher::Path(vec![path.clone(), dir.path().join("5")]),
+            )
+        };
+        assert!(name(&found5().unwrap_err()).contains("no mpirun of Open MPI 5"));
+        build(
+            dir.path(),
+            "mkdir 5 own; echo 'const char *s = \"OMPI_PRTERUN\"; int main(void) { return !s; }' >p.c; cc -o 5/mpirun p.c; cp path/mpiexec own/mpirun",
+        );
+        assert_eq!(found5().unwrap().launcher, dir.path().join("5/mpirun"));
+        assert_eq!(family(&dir.path().join("own/mpirun")), None);
+        fs::write(dir.path().join("own/prterun"), "").unwrap();
+        assert_eq!(family(&dir.path().join("own/mpirun")), Some(Family::Prrte), "what sets paths before PRRTE");
         // Both may be installed, and only one of them be called `mpiexec`.
         assert!(name(&found("libmpich.so.12").unwrap_err()).contains("no mpiexec.hydra of MPICH"));
         build(
@@ -272,8 +342,8 @@ mod tests {
              echo 'const char *b = \"Intel(R) MPI Library\"; const char *a = \"HYDRA build details:\"; \
              int main(void) { return !a + !b; }' >i.c; cc -o path/mpiexec i.c",
         );
-        assert!(name(&found("libmpich.so.12").unwrap_err()).contains(KINDS[1].ours));
-        fs::write(library.join(KINDS[1].ours), "").unwrap();
+        assert!(name(&found("libmpich.so.12").unwrap_err()).contains(KINDS[2].ours));
+        fs::write(library.join(KINDS[2].ours), "").unwrap();
         assert_eq!(found("libmpich.so.12").unwrap().launcher, path.join("mpiexec.hydra"));
         assert_eq!([family(&path.join("mpiexec.hydra")), family(&path.join("mpiexec"))], [Some(Family::Hydra), None]);
         // A stand-in of ours, which holds all words, is passed over.
@@ -284,16 +354,20 @@ mod tests {
         );
         let both = Launcher::Path(vec![dir.path().join("first"), path.clone()]);
         assert_eq!(
-            parts("libmpich.so.12", &bin.join("joulepoint"), &both).unwrap().launcher,
+            parts("libmpich.so.12", &BTreeSet::new(), &bin.join("joulepoint"), &both).unwrap().launcher,
             path.join("mpiexec.hydra")
         );
         // A program of Intel's MPI names the same library, and its launcher comes first.
         let intel = folder("intel");
         fs::copy(path.join("mpiexec"), intel.join("mpiexec.hydra")).unwrap();
         let both = Launcher::Path(vec![intel, path.clone()]);
-        assert!(name(&parts("libmpi.so.12", &bin.join("joulepoint"), &both).unwrap_err()).contains("another MPI"));
+        assert!(
+            name(&parts("libmpi.so.12", &BTreeSet::new(), &bin.join("joulepoint"), &both).unwrap_err())
+                .contains("another MPI")
+        );
         assert_eq!(found("libmpi.so.40").unwrap().launcher, path.join("mpirun"));
-        let other = parts("libmpich.so.12", &bin.join("joulepoint"), &Launcher::Is(path.join("mpirun")));
+        let other =
+            parts("libmpich.so.12", &BTreeSet::new(), &bin.join("joulepoint"), &Launcher::Is(path.join("mpirun")));
         assert!(name(&other.unwrap_err()).contains("another MPI"));
     }
 

@@ -8,9 +8,9 @@ use nix::sys::signal::SigHandler;
 use openfiles::held::SHARED_MEMORY;
 use std::process::Command;
 
-/// Options of Open MPI's `mpirun`: only this node, in shared memory, and nothing that asks Slurm. Nothing is bound to
+/// Options of Open MPI 4's `mpirun`: only this node, in shared memory, and nothing that asks Slurm. Nothing is bound to
 /// CPUs beyond what Slurm allows the step: its neighbours on the node would be bound to the same.
-const OPEN_MPI: [&str; 30] = [
+const ORTE: [&str; 24] = [
     "--oversubscribe",
     "--bind-to",
     "none",
@@ -18,18 +18,8 @@ const OPEN_MPI: [&str; 30] = [
     "plm",
     "isolated",
     "--mca",
-    "pml",
-    "ob1",
-    "--mca",
     "btl",
     "self,vader",
-    "--mca",
-    "btl_base_warn_component_unused",
-    "0",
-    // Open MPI 4.1's windows by RDMA or UCX need a network: without one they end or crash programs.
-    "--mca",
-    "osc",
-    "^rdma,ucx",
     // The only network of a sandbox, whatever the site or the user has named.
     "--mca",
     "oob_tcp_if_include",
@@ -44,10 +34,49 @@ const OPEN_MPI: [&str; 30] = [
     "--mca",
     "orte_timestamp_output",
     "0",
+    "--mca",
+    "orte_tmpdir_base",
+    SHARED_MEMORY,
+];
+
+/// The same of Open MPI 5's.
+const PRRTE: [&str; 17] = [
+    "--map-by",
+    "slot:OVERSUBSCRIBE",
+    "--bind-to",
+    "none",
+    "--mca",
+    "btl",
+    "self,sm",
+    // Memory that a kernel module of its own shares is in no checkpoint.
+    "--mca",
+    "smsc",
+    "^xpmem,knem",
+    "--prtemca",
+    "prte_if_include",
+    "lo",
+    "--prtemca",
+    "prte_tmpdir_base",
+    SHARED_MEMORY,
+    "--host",
+];
+
+/// What both are told of how ranks of one node reach each other.
+const OPEN_MPI: [&str; 9] = [
+    "--mca",
+    "pml",
+    "ob1",
+    "--mca",
+    "btl_base_warn_component_unused",
+    "0",
+    // Windows by RDMA or UCX need a network: without one they end or crash programs.
+    "--mca",
+    "osc",
+    "^rdma,ucx",
 ];
 
 /// How variables begin by which a user tells another `mpirun` the same.
-const OF_OPEN_MPI: [&str; 2] = ["OMPI_MCA_rmaps_", "OMPI_MCA_orte_output_"];
+const OF_OPEN_MPI: [&str; 3] = ["OMPI_MCA_rmaps_", "OMPI_MCA_orte_output_", "PRTE_MCA_"];
 
 /// The same of Hydra.
 const HYDRA: [&str; 8] = ["-launcher", "fork", "-rmk", "user", "-hosts", "localhost", "-iface", "lo"];
@@ -59,29 +88,42 @@ impl Family {
     /// Has a launcher start so many ranks on this node: the words that follow are those of a rank.
     pub(crate) fn prepare(self, command: &mut Command, count: u32) {
         match self {
-            Family::OpenMpi => open_mpi(command, count),
+            Family::Orte => {
+                open_mpi(command, count);
+                // The one cannot stand beside what is included; the other names nodes of outside.
+                command.env_remove("OMPI_MCA_oob_tcp_if_exclude").env_remove("OMPI_MCA_orte_default_hostfile");
+                command.args(ORTE);
+            }
+            Family::Prrte => {
+                open_mpi(command, count);
+                command.args(PRRTE).arg(format!("localhost:{count}"));
+            }
             Family::Hydra => hydra(command, count),
         }
     }
 
     /// The variables with the number of a rank among those of its node's world, and among those of its node.
     pub(crate) fn ranks(self) -> (&'static str, &'static str) {
-        match self {
-            Family::OpenMpi => ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
-            Family::Hydra => ("PMI_RANK", "MPI_LOCALRANKID"),
+        if self.is_open_mpi() {
+            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
+        } else {
+            ("PMI_RANK", "MPI_LOCALRANKID")
         }
+    }
+
+    /// Whether its programs are those of Open MPI.
+    pub(crate) fn is_open_mpi(self) -> bool {
+        matches!(self, Family::Orte | Family::Prrte)
     }
 }
 
+/// What both of Open MPI's launchers understand.
 fn open_mpi(command: &mut Command, count: u32) {
     if nix::unistd::getuid().is_root() {
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     }
     remove(command, &OF_OPEN_MPI);
-    // The one cannot stand beside what is included; the other names nodes of outside.
-    command.env_remove("OMPI_MCA_oob_tcp_if_exclude").env_remove("OMPI_MCA_orte_default_hostfile");
-    // The sandbox's own, which its checkpoints hold: what all ranks map is here.
-    command.env("OMPI_MCA_orte_tmpdir_base", SHARED_MEMORY).args(["-n", &count.to_string()]).args(OPEN_MPI);
+    command.args(["-n", &count.to_string()]).args(OPEN_MPI);
 }
 
 /// Keeps variables that begin so from a command.

@@ -15,7 +15,8 @@ pub use words::{Call, Unread};
 /// Why they are not understood.
 pub fn read(family: Family, words: &[String]) -> Result<Call, Unread> {
     match family {
-        Family::OpenMpi => words::open_mpi(words),
+        Family::Orte => words::orte(words),
+        Family::Prrte => words::prrte(words),
         Family::Hydra => hydra::words(words, std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())),
     }
 }
@@ -25,9 +26,9 @@ pub fn read(family: Family, words: &[String]) -> Result<Call, Unread> {
 /// # Errors
 /// Why it does not.
 pub fn asked(family: Family, real: &Command, call: &Call) -> Result<Placed, Unplaced> {
-    let program = call.program.first().map_or("", String::as_str);
     match family {
-        Family::OpenMpi => map::asked(real, &call.options, program, call.shows),
-        Family::Hydra => hydra::asked(real, &call.options, program),
+        Family::Orte => map::asked(real, call, &["--do-not-launch", "--display-map"]),
+        Family::Prrte => map::asked(real, call, &["--rtos", "donotlaunch", "--display", "map"]),
+        Family::Hydra => hydra::asked(real, &call.options, call.program.first().map_or("", String::as_str)),
     }
 }

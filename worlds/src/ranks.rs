@@ -38,8 +38,8 @@ const GROUP: &str = "JOULEPOINT_MPI_GROUP";
 pub fn world(program: &[String], folder: &Path, launcher: &Launcher) -> Option<Result<World, Hindrance>> {
     let program = linked::program(program.first()?, folder)?;
     let libraries = linked::all_libraries(&program);
-    let library = libraries.iter().find(|library| kinds::is_mpi(library))?;
-    Some(parts(&program, library, launcher))
+    let library = kinds::library(&libraries)?;
+    Some(parts(&program, library, &libraries, launcher))
 }
 
 /// Whether a program names MPI by itself: one whose libraries do may never call it.
@@ -49,13 +49,13 @@ pub fn names_mpi(program: &[String], folder: &Path) -> bool {
 }
 
 /// The parts of a world; where the program itself finds its library, the launcher is beside that.
-fn parts(program: &Path, library: &str, launcher: &Launcher) -> Result<World, Hindrance> {
+fn parts(program: &Path, library: &str, libraries: &BTreeSet<String>, launcher: &Launcher) -> Result<World, Hindrance> {
     let beside = linked::folder_of(program, library).map(|folder| folder.join("../bin"));
     match (launcher, beside) {
         (Launcher::Path(path), Some(beside)) => {
-            kinds::parts(library, &us(), &Launcher::Path([&[beside], &path[..]].concat()))
+            kinds::parts(library, libraries, &us(), &Launcher::Path([&[beside], &path[..]].concat()))
         }
-        _ => kinds::parts(library, &us(), launcher),
+        _ => kinds::parts(library, libraries, &us(), launcher),
     }
 }
 
@@ -66,8 +66,8 @@ pub fn hindrance(words: &[String], folder: &Path, launcher: &Launcher, several: 
     let programs: BTreeSet<PathBuf> = words.iter().filter_map(|word| linked::program(word, folder)).collect();
     for program in programs {
         let libraries = linked::all_libraries(&program);
-        let Some(library) = libraries.iter().find(|library| kinds::is_mpi(library)) else { continue };
-        let world = parts(&program, library, launcher);
+        let Some(library) = kinds::library(&libraries) else { continue };
+        let world = parts(&program, library, &libraries, launcher);
         match world.and_then(|world| if several { kinds::check_calls(&program, &world.library) } else { Ok(()) }) {
             Ok(()) => return None,
             Err(why) => found = found.or(Some(why)),
@@ -304,7 +304,7 @@ impl Ranks {
         ];
         all.extend(of_rank.map(|(name, value)| (name.to_string(), value)));
         let tasks = environment.iter().find(|(name, _)| name == "SLURM_NTASKS").map(|(_, count)| count.as_str());
-        if let Some(tasks) = tasks.filter(|_| self.world.is_some() && family == Family::OpenMpi) {
+        if let Some(tasks) = tasks.filter(|_| self.world.is_some() && family.is_open_mpi()) {
             // What Open MPI tells programs, and does not read itself; MPICH reads what Hydra tells.
             all.extend(
                 [(rank, format!("$(({first}+{rank}))")), ("OMPI_COMM_WORLD_SIZE", quoted(tasks))]
@@ -319,7 +319,7 @@ impl Ranks {
                 // Behind the user's: a tool calls MPI's functions by their profiling names, and those are ours.
                 ("LD_PRELOAD".to_string(), format!("${{LD_PRELOAD:+$LD_PRELOAD:}}{library}")),
             ]);
-            if family == Family::OpenMpi {
+            if family.is_open_mpi() {
                 all.extend(FILES.map(|(name, value)| (name.to_string(), quoted(value))));
             }
         }
@@ -378,10 +378,8 @@ mod tests {
         };
         let seen = |ranks: &Ranks| {
             let shown = "$SLURM_PROCID/$SLURM_NTASKS $SLURM_LOCALID $SLURM_GTIDS $SLURM_CPUS_PER_TASK $SLURM_JOB_NAME";
-            let line = format!(
-                "{}; echo \"{shown} $LD_PRELOAD ${RANKS} ${SOCKET}\"",
-                ranks.line(&environment, Family::OpenMpi)
-            );
+            let line =
+                format!("{}; echo \"{shown} $LD_PRELOAD ${RANKS} ${SOCKET}\"", ranks.line(&environment, Family::Orte));
             let output = Command::new("sh")
                 .args(["-c", &line])
                 .env_clear()
@@ -405,7 +403,7 @@ mod tests {
         let ranks = spread.of_task(&all, &mut environment).unwrap();
         assert_eq!((ranks.count, ranks.group, ranks.world.as_deref()), (2, Some(1), Some("0-1/2-3/4")));
         assert_eq!(ranks.relay, Some("/tmp/j/a.1.g1.socket".into()));
-        let line = ranks.line(&environment, Family::OpenMpi);
+        let line = ranks.line(&environment, Family::Orte);
         for part in [
             "SLURM_NTASKS='5'",
             "SLURM_GTIDS=2,3",
@@ -422,7 +420,7 @@ mod tests {
         let ranks = alone.of_task(&all, &mut environment).unwrap();
         assert_eq!((ranks.count, ranks.relay.clone(), ranks.world.clone()), (4, None, None));
         assert!(
-            !ranks.line(&environment, Family::OpenMpi).contains("LD_PRELOAD"),
+            !ranks.line(&environment, Family::Orte).contains("LD_PRELOAD"),
             "without a world nothing of ours is loaded"
         );
         environment[0].1 = "1".to_string();

@@ -21,8 +21,8 @@ use steps::calls::{LAUNCHERS, fingerprint};
 use worlds::kinds::{self, Launcher};
 use worlds::ranks;
 
-/// Commands by which a script puts other folders into its `PATH`.
-const MODULES: [&str; 3] = ["module", "ml", "spack"];
+/// Commands by which a script puts other folders into its `PATH`, beside `PATH=...` itself.
+const LOADING: [&str; 8] = ["module", "ml", "spack", "conda", "mamba", "micromamba", "source", "."];
 
 /// What a job asks for, of which site, where.
 #[derive(Clone, Copy)]
@@ -179,7 +179,8 @@ fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options
         && libraries.iter().any(|l| kinds::is_mpi(l));
     let starts_steps = starts_worlds || names("srun");
     // A function of the shell is none that can be waited for, or looked up.
-    let loads = MODULES.iter().any(|name| names(name));
+    let sets = read.shell.iter().flat_map(|text| text.split_whitespace()).any(|word| word.starts_with("PATH="));
+    let loads = sets || LOADING.iter().any(|name| names(name));
     let looks = |text: &String| ["$!", "command -v", "type -p"].iter().any(|word| text.contains(word));
     let functions = if loads && !read.shell.iter().any(looks) { launchers } else { Vec::new() };
     let launcher = match loads {

@@ -114,7 +114,7 @@ mod tests {
         let told = |plan: &Plan| summary(plan, &settings, 2, &job(false), Some(&nodes));
         assert_eq!(
             told(&plan(&settings)),
-            "protection  to be protected by images of its tasks (CRIU); MPI under srun: if the program is linked to Open MPI 4 or \
+            "protection  to be protected by images of its tasks (CRIU); MPI under srun: if the program is linked to Open MPI or \
              MPICH\n\
              failure     the job goes back to its last checkpoint as a whole; at most 1 h of work is lost\n\
              interval    1 h between checkpoints of 30 s, the longest that this site lets a job of this time limit have\n\

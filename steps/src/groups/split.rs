@@ -212,7 +212,7 @@ impl Call {
             return Err(Unsplit::Refused(format!("Only allocated {all} nodes asked for {least}")));
         }
         // A group's ranks may be on the node that has fewest.
-        call.cpus = variable(CPUS).and_then(|list| least_cpus(&list));
+        call.cpus = variable(CPUS).and_then(|list| least_of(&list));
         let most = variable(CPUS).and_then(|list| most_cpus(&list));
         let (cpus, cpus_per_task) = (most.map(|cpus| cpus * all), call.cpus_per_task.unwrap_or(1));
         let tasks: usize = call.tasks().iter().flatten().sum();
@@ -424,6 +424,17 @@ pub(crate) fn gathered(options: &[String]) -> Result<Vec<String>, String> {
 /// # Errors
 /// A sentence: they are not understood, or there is no program.
 pub fn options(args: &[String]) -> Result<(Vec<Named>, usize), String> {
+    let (found, at) = leading(args)?;
+    if at < args.len() { Ok((found, at)) } else { Err("it names no program".to_string()) }
+}
+
+/// Whether an `srun` with these words names no program: it answers (`--version`), or refuses them.
+pub fn only_answers(args: &[String]) -> bool {
+    leading(args).is_ok_and(|(_, at)| at == args.len())
+}
+
+/// The options before a program, and how many words they are.
+fn leading(args: &[String]) -> Result<(Vec<Named>, usize), String> {
     let (mut found, mut at) = (Vec::new(), 0);
     while let Some(written) = option(&args[at..])? {
         at += written.words;
@@ -432,7 +443,7 @@ pub fn options(args: &[String]) -> Result<(Vec<Named>, usize), String> {
         }
         found.push((written.name, written.value));
     }
-    if at < args.len() { Ok((found, at)) } else { Err("it names no program".to_string()) }
+    Ok((found, at))
 }
 
 /// How many CPUs a node of a list such as `2(x3),4` has at most.
@@ -440,8 +451,8 @@ fn most_cpus(list: &str) -> Option<usize> {
     cpus(list)?.into_iter().max()
 }
 
-/// How many CPUs a node of such a list has at least.
-pub(crate) fn least_cpus(list: &str) -> Option<usize> {
+/// The least number in such a list.
+pub fn least_of(list: &str) -> Option<usize> {
     cpus(list)?.into_iter().min()
 }
 

@@ -5,6 +5,7 @@ mod coordinated;
 mod ends;
 mod fallback;
 mod mpich;
+mod openmpi5;
 mod planned;
 mod together;
 mod windows;

@@ -23,24 +23,28 @@ fn workers(site: &Site) -> Result<Option<String>> {
     compiled(site, COMPILER, "workers-mpich", WORKERS).map(Some)
 }
 
-fn sum(tasks: u64) -> String {
+pub fn sum(tasks: u64) -> String {
     format!("sum {}\n", tasks * (tasks - 1) / 2)
 }
 
-#[test]
-fn a_program_of_mpich_that_hydra_starts_goes_on_after_a_killed_rank_and_in_place_of_a_dead_node() -> Result<()> {
-    let Some(mut site) = site() else { return Ok(()) };
-    let Some(program) = workers(&site)? else { return Ok(()) };
-    let (folder, tasks) = (site.folder(USER, "mpich-hydra")?, 40_000_u64);
-    let script = format!("export OWN=mine\nmpiexec.hydra -ppn 2 -n 6 {program} {tasks} >out\necho ended $?");
+/// Has a job's workers, six of them on three nodes, and one spare, lose a rank and then a node: all go back to one line each
+/// time, and each rank has seen what it would have seen without us. `call` is what starts them.
+pub fn go_on_after_a_killed_rank_and_in_place_of_a_dead_node(
+    site: &mut Site,
+    name: &str,
+    program: &str,
+    call: &str,
+) -> Result<()> {
+    let (folder, tasks) = (site.folder(USER, name)?, 40_000_u64);
+    let script = format!("export OWN=mine\n{call} {program} {tasks} >out\necho ended $?");
     let job = site.submit(USER, &folder, &options(&["-N4", "--no-kill", "--ft-energy-spare=1"]), &script)?;
-    let run = with_checkpoints(&site, &folder, job, 2)?;
+    let run = with_checkpoints(site, &folder, job, 2)?;
     let made = run["total"]["checkpoints"].as_u64().context("checkpoints")?;
-    ensure!(kill_one(&site, &program, "40000"), "no rank runs: {}", said(&folder, job));
-    let run = with_checkpoints(&site, &folder, job, made + 1)?;
+    ensure!(kill_one(site, program, "40000"), "no rank runs: {}", said(&folder, job));
+    let run = with_checkpoints(site, &folder, job, made + 1)?;
     let victim = node(&run, 1)?;
     site.cluster.kill_node(&victim)?;
-    let run = ended(&site, &folder, job);
+    let run = ended(site, &folder, job);
     site.cluster.revive_node(&victim)?;
     let (run, said, out) = (run?, said(&folder, job), fs::read_to_string(folder.join("out"))?);
     ensure!(out.contains(&sum(tasks)) && said.contains("ended 0"), "{out}{said}\n{run:#}");
@@ -52,6 +56,18 @@ fn a_program_of_mpich_that_hydra_starts_goes_on_after_a_killed_rank_and_in_place
     ensure!(decided(&run, "restart in place") >= 1, "{run:#}");
     println!("a rank was killed, {victim} died, {} checkpoints", run["total"]["checkpoints"]);
     Ok(())
+}
+
+#[test]
+fn a_program_of_mpich_that_hydra_starts_goes_on_after_a_killed_rank_and_in_place_of_a_dead_node() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let Some(program) = workers(&site)? else { return Ok(()) };
+    go_on_after_a_killed_rank_and_in_place_of_a_dead_node(
+        &mut site,
+        "mpich-hydra",
+        &program,
+        "mpiexec.hydra -ppn 2 -n 6",
+    )
 }
 
 #[test]
@@ -99,23 +115,34 @@ fn calls_of_hydra_are_worlds_and_what_is_not_understood_is_left_to_it() -> Resul
     Ok(())
 }
 
-#[test]
-fn the_group_of_a_killed_rank_and_that_of_a_dead_node_go_back_alone_with_their_ranks_of_mpich() -> Result<()> {
-    let Some(mut site) = site() else { return Ok(()) };
-    let Some(program) = workers(&site)? else { return Ok(()) };
-    let (folder, tasks) = (site.folder(USER, "mpich-groups")?, 24_000_u64);
-    let script = format!("export OWN=mine\nsrun --mpi=pmi2 -n4 {program} {tasks}\necho ended $?");
+/// Has a job's two groups of workers lose a rank, and then the node of the other group: each goes back alone.
+pub fn the_group_of_a_killed_rank_and_that_of_a_dead_node_go_back_alone(
+    site: &mut Site,
+    name: &str,
+    program: &str,
+    call: &str,
+) -> Result<()> {
+    let (folder, tasks) = (site.folder(USER, name)?, 24_000_u64);
+    let script = format!("export OWN=mine\n{call} {program} {tasks}\necho ended $?");
     let job = site.submit(USER, &folder, &GROUPS, &script)?;
     let lines = |run: &serde_json::Value| (run["total"]["checkpoints"].as_u64()? >= 3).then_some(());
     site.wait_report(job, "checkpoints", MINUTES, lines).with_context(|| said(&folder, job))?;
-    ensure!(kill_one(&site, &program, "24000"), "no rank runs: {}", said(&folder, job));
+    ensure!(kill_one(site, program, "24000"), "no rank runs: {}", said(&folder, job));
     let back = |run: &serde_json::Value| (restarts(run).len() == 1).then_some(());
     site.wait_report(job, "a group that goes back", MINUTES, back).with_context(|| said(&folder, job))?;
-    let run = ended_without_node_of(&mut site, 0, &folder, job)?;
+    let run = ended_without_node_of(site, 0, &folder, job)?;
     let (said, again) = (said(&folder, job), restarts(&run));
     ensure!(again.len() == 2 && again[1].starts_with("group 0 "), "{again:?}: {said}");
     ensure!(said.contains(&sum(tasks)) && said.contains("ended 0"), "{said}");
     Ok(())
+}
+
+#[test]
+fn the_group_of_a_killed_rank_and_that_of_a_dead_node_go_back_alone_with_their_ranks_of_mpich() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let Some(program) = workers(&site)? else { return Ok(()) };
+    let call = "srun --mpi=pmi2 -n4";
+    the_group_of_a_killed_rank_and_that_of_a_dead_node_go_back_alone(&mut site, "mpich-groups", &program, call)
 }
 
 /// Says which signals it gets, until the third of them.

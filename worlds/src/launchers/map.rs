@@ -1,5 +1,6 @@
 //! Where a launcher puts its ranks: Open MPI's says it itself, without starting any.
 
+use super::Call;
 use host::supervise::unblocked;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
@@ -38,18 +39,18 @@ pub enum Unplaced {
     Order,
 }
 
-/// Where Open MPI's launcher puts its ranks, with these options: it says it, and starts nothing. What it says is printed if
-/// the call `shows` it.
+/// Where one of Open MPI's launchers puts the ranks of a call: it says it, and starts nothing, if it is told so in these words.
+/// What it says is printed if the call `shows` it.
 ///
 /// # Errors
 /// Why it does not.
-pub(super) fn asked(real: &Command, options: &[String], program: &str, shows: bool) -> Result<Placed, Unplaced> {
+pub(super) fn asked(real: &Command, call: &Call, asking: &[&str]) -> Result<Placed, Unplaced> {
     let mut command = Command::new(real.get_program());
     pass_environment(real, &mut command, |_| true);
     // It would set out for no node, and says on standard error that it has not.
-    command.args(options).args(["--do-not-launch", "--display-map", program]);
+    command.args(&call.options).args(asking).args(call.program.first());
     let text = ask(command, None)?;
-    if shows {
+    if call.shows {
         let _ = io::stdout().write_all(text.as_bytes());
     }
     read(&text)
@@ -98,18 +99,23 @@ pub(super) fn ask(mut command: Command, last: Option<&'static str>) -> Result<St
     Ok(text??)
 }
 
-/// The map of one job, as Open MPI 4 shows it.
+/// The map of one job, as Open MPI 4 shows it, which names each rank behind `Process rank:`, or Open MPI 5, which does so in
+/// the name of its process: `[job@1,rank]`.
 fn read(text: &str) -> Result<Placed, Unplaced> {
     let mut placed: Placed = Vec::new();
     for line in text.lines().map(str::trim_start) {
         if let Some(of_node) = line.strip_prefix("Data for node: ") {
             let name = of_node.split_whitespace().next().ok_or(Unplaced::NoMap)?;
             placed.push((name.to_string(), Vec::new()));
-        } else if let Some((_, rank)) = line.split_once("Process rank: ") {
-            let rank = rank.split_whitespace().next().and_then(|rank| rank.parse().ok());
-            let (_, ranks) = placed.last_mut().ok_or(Unplaced::NoMap)?;
-            ranks.push(rank.ok_or(Unplaced::NoMap)?);
+            continue;
         }
+        let of_process =
+            line.strip_prefix("Data for proc: [").and_then(|name| Some(name.split_once(']')?.0.rsplit_once(',')?.1));
+        let Some(rank) = of_process.or_else(|| line.split_once("Process rank: ")?.1.split_whitespace().next()) else {
+            continue;
+        };
+        let (_, ranks) = placed.last_mut().ok_or(Unplaced::NoMap)?;
+        ranks.push(rank.parse().map_err(|_| Unplaced::NoMap)?);
     }
     placed.retain(|(_, ranks)| !ranks.is_empty());
     if placed.is_empty() { Err(Unplaced::NoMap) } else { Ok(placed) }
@@ -171,6 +177,12 @@ mod tests {
                    \tProcess OMPI jobid: [77,1] App: 0 Process rank: 1 Bound: UNBOUND\n\n\
                    Data for node: n2\tNum slots: 2\tMax slots: 0\tNum procs: 1\n\
                    \tProcess OMPI jobid: [77,1] App: 0 Process rank: 2 Bound: N/A\n";
+        assert_eq!(read(map).unwrap(), placed(&[("n1", &[0, 1]), ("n2", &[2])]));
+        let map = "\nData for JOB prterun-n1-77@1 offset 0 Total slots allocated 5\nNum nodes: 2\n\n\
+                   Data for node: n1\tState: 3\tFlags: MAPPED:SLOTS_GIVEN\n\tDaemon: [prterun-n1-77@0,1]\tDaemon launched: False\n\
+                   \tData for proc: [prterun-n1-77@1,0]\n\t\tPid: 0\tLocal rank: 0\tNode rank: 0\tApp rank: 0\n\
+                   \tData for proc: [prterun-n1-77@1,1]\n\n\
+                   Data for node: n2\tState: 3\tFlags: MAPPED:SLOTS_GIVEN\n\tData for proc: [prterun-n1-77@1,2]\n";
         assert_eq!(read(map).unwrap(), placed(&[("n1", &[0, 1]), ("n2", &[2])]));
         assert!(matches!(read("There are not enough slots available"), Err(Unplaced::NoMap)));
     }

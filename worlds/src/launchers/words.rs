@@ -7,6 +7,8 @@ enum About {
     Place(usize),
     /// It has the launcher show where ranks go.
     Show,
+    /// The same, if the word that follows says so.
+    ShowMap,
     /// Nothing that a sandbox has: how nodes are reached, or which CPUs are whose.
     Nothing,
     /// A variable, whose value may stand behind `=`, or stays what it is.
@@ -17,7 +19,7 @@ enum About {
     Parameter,
 }
 
-/// Options of Open MPI 4, with one dash or two.
+/// Options of Open MPI 4 and 5, with one dash or two.
 const OPEN_MPI: &[(&str, About)] = &[
     ("np", About::Place(1)),
     ("n", About::Place(1)),
@@ -34,15 +36,7 @@ const OPEN_MPI: &[(&str, About)] = &[
     ("hostfile", About::Place(1)),
     ("machinefile", About::Place(1)),
     ("default-hostfile", About::Place(1)),
-    ("cpus-per-proc", About::Place(1)),
     ("cpus-per-rank", About::Place(1)),
-    ("bynode", About::Place(0)),
-    ("byslot", About::Place(0)),
-    ("bycore", About::Place(0)),
-    ("bysocket", About::Place(0)),
-    ("bind-to-core", About::Place(0)),
-    ("bind-to-socket", About::Place(0)),
-    ("bind-to-none", About::Place(0)),
     ("use-hwthread-cpus", About::Place(0)),
     ("nolocal", About::Place(0)),
     ("oversubscribe", About::Place(0)),
@@ -53,7 +47,6 @@ const OPEN_MPI: &[(&str, About)] = &[
     ("report-bindings", About::Nothing),
     ("q", About::Nothing),
     ("quiet", About::Nothing),
-    ("novm", About::Nothing),
     ("x", About::Exported),
     ("wdir", About::Folder),
     ("wd", About::Folder),
@@ -61,12 +54,49 @@ const OPEN_MPI: &[(&str, About)] = &[
     ("gmca", About::Parameter),
 ];
 
+/// Those that only Open MPI 4 has.
+const ORTE: &[(&str, About)] = &[
+    ("cpus-per-proc", About::Place(1)),
+    ("bynode", About::Place(0)),
+    ("byslot", About::Place(0)),
+    ("bycore", About::Place(0)),
+    ("bysocket", About::Place(0)),
+    ("bind-to-core", About::Place(0)),
+    ("bind-to-socket", About::Place(0)),
+    ("bind-to-none", About::Place(0)),
+    ("novm", About::Nothing),
+];
+
+/// Those that only Open MPI 5 has.
+const PRRTE: &[(&str, About)] = &[
+    ("display", About::ShowMap),
+    ("prtemca", About::Parameter),
+    ("gprtemca", About::Parameter),
+    ("pmixmca", About::Parameter),
+    ("gpmixmca", About::Parameter),
+];
+
 /// Parameters of Open MPI that say where ranks go.
 const PLACING: [&str; 3] = ["rmaps", "hwloc", "ras"];
 
 /// Those that say how nodes reach each other, which ranks in sandboxes do by their relays.
-const REACHING: [&str; 11] =
-    ["btl", "mtl", "oob", "opal_warn", "orte_base_help_aggregate", "plm", "pml", "pmix", "routed", "grpcomm", "rml"];
+const REACHING: [&str; 15] = [
+    "btl",
+    "gds",
+    "grpcomm",
+    "mtl",
+    "oob",
+    "opal_warn",
+    "orte_base_help_aggregate",
+    "plm",
+    "pmix",
+    "pml",
+    "prte_if",
+    "ptl",
+    "rml",
+    "routed",
+    "smsc",
+];
 
 /// Those that a rank reads, and that mean the same within one node.
 const TUNING: [&str; 8] = ["coll", "fbtl", "fcoll", "fs", "io", "mpi", "op", "topo"];
@@ -115,16 +145,28 @@ pub enum Unread {
     NoProgram,
 }
 
-/// Reads the words of Open MPI's launcher.
+/// Reads the words of Open MPI 4's launcher.
 ///
 /// # Errors
 /// Why they are not understood.
-pub(super) fn open_mpi(words: &[String]) -> Result<Call, Unread> {
+pub(super) fn orte(words: &[String]) -> Result<Call, Unread> {
+    open_mpi(words, ORTE)
+}
+
+/// The same of Open MPI 5's.
+///
+/// # Errors
+/// Why they are not understood.
+pub(super) fn prrte(words: &[String]) -> Result<Call, Unread> {
+    open_mpi(words, PRRTE)
+}
+
+fn open_mpi(words: &[String], own: &[(&str, About)]) -> Result<Call, Unread> {
     let mut call = Call::default();
     let mut rest = words;
     while let Some((word, after)) = rest.split_first().filter(|(word, _)| word.starts_with('-')) {
         let name = word.strip_prefix("--").or(word.strip_prefix('-')).unwrap_or_default();
-        let about = OPEN_MPI.iter().find(|(known, _)| *known == name).map(|(_, about)| *about);
+        let about = OPEN_MPI.iter().chain(own).find(|(known, _)| *known == name).map(|(_, about)| *about);
         let about = about.ok_or_else(|| Unread::Option(word.clone()))?;
         let value = |at: usize| after.get(at).cloned().ok_or_else(|| Unread::Value(word.clone()));
         let taken = match about {
@@ -137,6 +179,11 @@ pub(super) fn open_mpi(words: &[String]) -> Result<Call, Unread> {
                 call.shows = true;
                 0
             }
+            About::ShowMap if value(0)? == "map" => {
+                call.shows = true;
+                1
+            }
+            About::ShowMap => return Err(Unread::Option(format!("{word} {}", value(0)?))),
             About::Nothing => 0,
             About::Exported => {
                 let pair = value(0)?;
@@ -210,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_places_ranks_is_left_to_open_mpi_and_the_rest_is_done_in_its_place() {
-        let read = |line: &str| open_mpi(&words(line)).unwrap();
+        let read = |line: &str| orte(&words(line)).unwrap();
         for (line, options, program) in [
             ("./app", "", "./app"),
             ("-np 8 ./app -np 3", "-np 8", "./app -np 3"),
@@ -233,6 +280,21 @@ mod tests {
     }
 
     #[test]
+    fn open_mpi_5_has_words_of_its_own() {
+        let line =
+            "--prtemca plm ssh --pmixmca gds hash --prtemca rmaps_default_mapping_policy slot --display map -n 2 a";
+        let call = prrte(&words(line)).unwrap();
+        let options = "--prtemca rmaps_default_mapping_policy slot -n 2";
+        assert_eq!((call.options.join(" "), call.program.join(" "), call.shows), (options.into(), "a".into(), true));
+        for line in
+            ["--display bind a", "--display", "--bycore a", "--rtos donotlaunch a", "--prtemca prte_tmpdir_base /x a"]
+        {
+            assert!(prrte(&words(line)).is_err(), "{line}");
+        }
+        assert!(orte(&words(line)).is_err(), "Open MPI 4 does not know them");
+    }
+
+    #[test]
     fn words_that_are_not_known_are_left_to_the_launcher() {
         for line in [
             "--tag-output a",
@@ -247,9 +309,9 @@ mod tests {
             "-x =b a",
             "-np=3 a",
         ] {
-            assert!(open_mpi(&words(line)).is_err(), "{line}");
+            assert!(orte(&words(line)).is_err(), "{line}");
         }
-        let said = open_mpi(&words("--timeout 5 a")).unwrap_err().to_string();
+        let said = orte(&words("--timeout 5 a")).unwrap_err().to_string();
         assert!(said.contains("--timeout"), "{said}");
     }
 }
