@@ -150,6 +150,59 @@ pub fn refuse_mapped_locks(tree: &[i32]) -> Result<(), MappedLock> {
     lost.map_or(Ok(()), |(pid, _)| Err(MappedLock(pid)))
 }
 
+/// Shared memory of which so much is not there may come to be there, bytes.
+const FILLED_BYTES: u64 = 64 << 20;
+
+/// Shared memory that a checkpoint would fill, or bring back wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SharedMemory {
+    /// Most of it is not there.
+    #[error(
+        "process {0} has {1} MiB of shared memory that it has not used: a CRIU without our patch brings all of it into being \
+         (packaging/criu.sh)"
+    )]
+    Unused(i32, u64),
+    /// Its beginning is not mapped.
+    #[error(
+        "process {0} has mapped a part of its shared memory, not its beginning: a CRIU without our patch brings back something \
+         else (packaging/criu.sh)"
+    )]
+    Part(i32),
+}
+
+/// Refuses a tree of processes with shared memory that has no name: CRIU without our patch reads it as a whole through a
+/// process, from where that process has mapped it, and each page that is read is there from then on. `root` is that of `/proc`.
+///
+/// # Errors
+/// Which it is.
+pub fn refuse_shared_memory(root: &Path, tree: &[i32]) -> Result<(), SharedMemory> {
+    for pid in tree {
+        let smaps = fs::read_to_string(root.join(format!("{pid}/smaps"))).unwrap_or_default();
+        let (mut is_it, mut size_kib) = (false, 0);
+        for line in smaps.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                [_, rights, offset, _, _, ref name @ ..] if !words[0].ends_with(':') => {
+                    let is_memory_file = name.first().is_some_and(|name| name.starts_with(MEMORY_FILE));
+                    is_it = rights.ends_with('s') && name.last() == Some(&"(deleted)") && !is_memory_file;
+                    if is_it && offset.bytes().any(|digit| digit != b'0') {
+                        return Err(SharedMemory::Part(*pid));
+                    }
+                }
+                ["Size:", kib, ..] => size_kib = kib.parse().unwrap_or(0),
+                ["Rss:", kib, ..] if is_it => {
+                    let unused_kib: u64 = u64::saturating_sub(size_kib, kib.parse().unwrap_or(0));
+                    if unused_kib << 10 > FILLED_BYTES {
+                        return Err(SharedMemory::Unused(*pid, unused_kib >> 10));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The process and the inode of a line of `/proc/locks`: `1: POSIX  ADVISORY  WRITE 708 fd:01:130 0 EOF`.
 fn posix_lock(line: &str) -> Option<(i32, &str)> {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -321,6 +374,26 @@ mod tests {
         assert_eq!(refuse_mapped_locks(&us), Ok(()));
         while_mapped(&file, || assert!(refuse_mapped_locks(&us).is_err()));
         assert_eq!(refuse_mapped_locks(&us), Ok(()));
+    }
+
+    #[test]
+    fn shared_memory_that_would_be_filled_or_shifted_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let head = |offset, name| format!("7f0000000000-7f0100000000 rw-s {offset} 00:01 1025   {name} (deleted)\n");
+        let sized = |size, rss| format!("Size:    {size} kB\nKernelPageSize: 4 kB\nRss:     {rss} kB\n");
+        let all = [
+            (7, head("00000000", "/dev/zero") + &sized(4_194_304, 4_190_000)),
+            (8, head("00000000", "/dev/shm/x") + &sized(4_194_304, 16)),
+            (9, head("00001000", "/dev/zero") + &sized(4, 4)),
+            (10, head("00000000", "/memfd:x") + &sized(4_194_304, 16)),
+        ];
+        for (pid, text) in &all {
+            fs::create_dir(dir.path().join(pid.to_string())).unwrap();
+            fs::write(dir.path().join(format!("{pid}/smaps")), text).unwrap();
+        }
+        assert_eq!(refuse_shared_memory(dir.path(), &[7, 10]), Ok(()));
+        assert_eq!(refuse_shared_memory(dir.path(), &[7, 8]), Err(SharedMemory::Unused(8, 4095)));
+        assert_eq!(refuse_shared_memory(dir.path(), &[9]), Err(SharedMemory::Part(9)));
     }
 
     #[test]

@@ -38,6 +38,9 @@ const KEEPS_FILES: u32 = 2;
 /// The patch with which it stays locked.
 const KEEPS_LOCKS: u32 = 3;
 
+/// The patch with which shared memory comes back as it was, and takes no more than it did.
+const KEEPS_HOLES: u32 = 4;
+
 /// Whether CRIU is one that `packaging/criu.sh` has built with our patch: the script says so beside it, with its number.
 pub fn is_patched(criu: &Path) -> bool {
     patch(criu) >= KEEPS_FILES
@@ -49,14 +52,17 @@ pub fn is_patched(criu: &Path) -> bool {
 /// What it would lose.
 pub fn refuse_lost(criu: &Path, tree: impl FnOnce() -> Vec<i32>) -> Result<(), String> {
     let patch = patch(criu);
-    if patch >= KEEPS_LOCKS {
+    if patch >= KEEPS_HOLES {
         return Ok(());
     }
     let tree = tree();
     if patch < KEEPS_FILES {
         peers::refuse_memory_files(&tree).map_err(|e| e.to_string())?;
     }
-    peers::refuse_mapped_locks(&tree).map_err(|e| e.to_string())
+    if patch < KEEPS_LOCKS {
+        peers::refuse_mapped_locks(&tree).map_err(|e| e.to_string())?;
+    }
+    peers::refuse_shared_memory(Path::new("/proc"), &tree).map_err(|e| e.to_string())
 }
 
 /// The number of the patch with which CRIU was built; 0 if with none.

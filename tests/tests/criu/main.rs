@@ -399,6 +399,60 @@ fn a_file_without_a_name_that_is_mapped_and_open_stays_one() {
     assert_eq!(home.read("out"), "[7, 7] [7, 7]\n", "{}", home.said());
 }
 
+/// Shared memory of which little is used, and some of which two processes have mapped different parts, one of them with
+/// something else where its beginning was.
+const PARTS: &str = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define MIB (1ul << 20)
+static char *map(void *where, unsigned long bytes, int flags) {
+    return mmap(where, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+static int is_whole(char *part, unsigned long from, unsigned long to) {
+    for (unsigned long at = from; at < to; at += 4096)
+        if (*(unsigned long *)(part + at) != (at / 4096 % 3 ? 0 : at + 7)) return 0;
+    return 1;
+}
+int main(void) {
+    char *large = map(0, 2048 * MIB, MAP_SHARED), *part = map(0, 64 * MIB, MAP_SHARED), line[200];
+    for (unsigned long at = 0; at < 2048 * MIB; at += 256 * MIB) large[at] = 1;
+    for (unsigned long at = 0; at < 64 * MIB; at += 3 * 4096) *(unsigned long *)(part + at) = at + 7;
+    int child = fork(), ended = -1;
+    if (child) {
+        munmap(part, 32 * MIB);
+        memset(map(part, 32 * MIB, MAP_PRIVATE | MAP_FIXED), 9, 32 * MIB);
+    } else munmap(part + 16 * MIB, 16 * MIB);
+    while (access("enough", F_OK)) usleep(100000);
+    int whole = child ? is_whole(part, 32 * MIB, 64 * MIB) && part[0] == 9 && part[32 * MIB - 1] == 9
+                      : is_whole(part, 0, 16 * MIB) && is_whole(part, 32 * MIB, 64 * MIB);
+    for (unsigned long at = 0; at < 2048 * MIB; at += 256 * MIB) whole &= large[at] == 1;
+    if (!child) return !whole;
+    waitpid(child, &ended, 0);
+    long kib = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (fgets(line, sizeof line, status)) sscanf(line, "RssShmem: %ld", &kib);
+    printf("%s %s %s\n", whole ? "whole" : "wrong", ended ? "wrong" : "whole", kib < 100000 ? "little" : "all");
+    return 0;
+}
+"#;
+
+#[test]
+fn shared_memory_comes_back_as_it_was_and_takes_no_more_than_it_did() {
+    let Some(place) = Place::get() else { return };
+    let home = place.home("parts");
+    let program = home.folder.join("parts");
+    fs::write(program.with_extension("c"), PARTS).expect("a file");
+    let made = Command::new("cc").arg("-O1").arg("-o").arg(&program).arg(program.with_extension("c")).status();
+    assert!(made.expect("cc").success());
+    comes_back(&home, &[&program.display().to_string()]);
+    assert_eq!(home.read("out"), "whole whole little\n", "{}", home.said());
+}
+
 /// Ranks that talk all the time, until there is a file `enough`.
 const TALKERS: &str = r#"
 #include <mpi.h>
