@@ -35,6 +35,8 @@ pub enum Family {
     Prrte,
     /// Hydra, of MPICH.
     Hydra,
+    /// Intel's Hydra, which has the words of MPICH's, and does not say where its ranks go.
+    IntelHydra,
 }
 
 /// What Hydra says of itself.
@@ -58,7 +60,7 @@ struct Kind {
 const ORTE: &str = "libopen-rte.so.40";
 
 /// Those that can be one world over groups.
-const KINDS: [Kind; 3] = [
+const KINDS: [Kind; 4] = [
     Kind {
         name: "Open MPI 4",
         family: Family::Orte,
@@ -83,6 +85,14 @@ const KINDS: [Kind; 3] = [
         ours: "libjoulepoint-mpi-mpich.so",
         launchers: &["mpiexec.hydra", "mpiexec", "mpirun"],
     },
+    Kind {
+        name: "Intel MPI",
+        family: Family::IntelHydra,
+        libraries: &["libmpi.so.12"],
+        below: None,
+        ours: "libjoulepoint-mpi-mpich.so",
+        launchers: &["mpiexec.hydra", "mpiexec"],
+    },
 ];
 
 /// Whose launcher a program is.
@@ -106,11 +116,12 @@ impl Family {
                 let is_its = is_prrte || !libraries.is_empty() && program.with_file_name("prterun").is_file();
                 (is_its && !is_hydra && !ours && !libraries.contains(ORTE)).then_some(Whose::Own)
             }
-            Family::Hydra => {
+            Family::Hydra | Family::IntelHydra => {
                 let [is_hydra, intel, mvapich, ours] =
                     linked::says(program, [HYDRA, "Intel(R) MPI Library", "MV2_", RELAY]);
+                let is_own = !mvapich && intel == (self == Family::IntelHydra);
                 // Our own program, which may stand in for it, holds all the words that are looked for.
-                (is_hydra && !ours).then_some(if intel || mvapich { Whose::Others } else { Whose::Own })
+                (is_hydra && !ours).then_some(if is_own { Whose::Own } else { Whose::Others })
             }
         }
     }
@@ -198,7 +209,10 @@ pub fn parts(library: &str, libraries: &BTreeSet<String>, us: &Path, launcher: &
         let found = folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file());
         found.ok_or_else(|| Hindrance::NotInstalled(name.to_string()))
     };
-    let whose = |file: &Path| kinds.iter().find_map(|kind| Some((*kind, kind.family.of(file)?)));
+    let whose = |file: &Path| {
+        let all = || kinds.iter().filter_map(|kind| Some((*kind, kind.family.of(file)?)));
+        all().find(|(_, whose)| *whose == Whose::Own).or_else(|| all().next())
+    };
     let named = |folder: &PathBuf| {
         let names: Vec<&str> = kinds.iter().flat_map(|kind| kind.launchers).copied().collect();
         names.into_iter().map(|name| folder.join(name)).collect::<Vec<_>>()
@@ -345,7 +359,8 @@ mod tests {
         assert!(name(&found("libmpich.so.12").unwrap_err()).contains(KINDS[2].ours));
         fs::write(library.join(KINDS[2].ours), "").unwrap();
         assert_eq!(found("libmpich.so.12").unwrap().launcher, path.join("mpiexec.hydra"));
-        assert_eq!([family(&path.join("mpiexec.hydra")), family(&path.join("mpiexec"))], [Some(Family::Hydra), None]);
+        let families = [family(&path.join("mpiexec.hydra")), family(&path.join("mpiexec"))];
+        assert_eq!(families, [Some(Family::Hydra), Some(Family::IntelHydra)]);
         // A stand-in of ours, which holds all words, is passed over.
         build(
             dir.path(),
@@ -357,10 +372,18 @@ mod tests {
             parts("libmpich.so.12", &BTreeSet::new(), &bin.join("joulepoint"), &both).unwrap().launcher,
             path.join("mpiexec.hydra")
         );
-        // A program of Intel's MPI names the same library, and its launcher comes first.
-        let intel = folder("intel");
+        // A program of Intel's MPI, and one of MVAPICH, name the same library, and its launcher comes first.
+        let (intel, mvapich) = (folder("intel"), folder("mvapich"));
         fs::copy(path.join("mpiexec"), intel.join("mpiexec.hydra")).unwrap();
-        let both = Launcher::Path(vec![intel, path.clone()]);
+        let both = Launcher::Path(vec![intel.clone(), path.clone()]);
+        let found12 = |both| parts("libmpi.so.12", &BTreeSet::new(), &bin.join("joulepoint"), &both);
+        assert_eq!(found12(both).unwrap().launcher, intel.join("mpiexec.hydra"));
+        build(
+            dir.path(),
+            "echo 'const char *s[] = {\"HYDRA build details:\", \"MV2_\"}; int main(void) { return !s; }' >v.c; \
+             cc -o mvapich/mpiexec.hydra v.c",
+        );
+        let both = Launcher::Path(vec![mvapich, path.clone()]);
         assert!(
             name(&parts("libmpi.so.12", &BTreeSet::new(), &bin.join("joulepoint"), &both).unwrap_err())
                 .contains("another MPI")

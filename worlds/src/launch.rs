@@ -84,6 +84,21 @@ const HYDRA: [&str; 8] = ["-launcher", "fork", "-rmk", "user", "-hosts", "localh
 /// By which its user or site tells Hydra what it is to do otherwise.
 const OF_HYDRA: [&str; 2] = ["HYDRA_", "MPIEXEC_"];
 
+/// The same of Intel's Hydra and its library, with Slurm's library for ranks that `srun` itself starts.
+const OF_INTEL: [&str; 8] = [
+    "I_MPI_FABRICS",
+    "I_MPI_HYDRA_",
+    "I_MPI_JOB_",
+    "I_MPI_OFI_",
+    "I_MPI_PERHOST",
+    "I_MPI_PIN",
+    "I_MPI_PMI",
+    "I_MPI_SPAWN",
+];
+
+/// Only shared memory, and no CPU of its own for a rank.
+const INTEL: [(&str, &str); 2] = [("I_MPI_FABRICS", "shm"), ("I_MPI_PIN", "0")];
+
 impl Family {
     /// Has a launcher start so many ranks on this node: the words that follow are those of a rank.
     pub(crate) fn prepare(self, command: &mut Command, count: u32) {
@@ -99,6 +114,11 @@ impl Family {
                 command.args(PRRTE).arg(format!("localhost:{count}"));
             }
             Family::Hydra => hydra(command, count),
+            Family::IntelHydra => {
+                remove(command, &OF_INTEL);
+                command.envs(INTEL);
+                hydra(command, count);
+            }
         }
     }
 

@@ -17,7 +17,9 @@ pub fn read(family: Family, words: &[String]) -> Result<Call, Unread> {
     match family {
         Family::Orte => words::orte(words),
         Family::Prrte => words::prrte(words),
-        Family::Hydra => hydra::words(words, std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())),
+        Family::Hydra | Family::IntelHydra => {
+            hydra::words(words, std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
+        }
     }
 }
 
@@ -30,5 +32,6 @@ pub fn asked(family: Family, real: &Command, call: &Call) -> Result<Placed, Unpl
         Family::Orte => map::asked(real, call, &["--do-not-launch", "--display-map"]),
         Family::Prrte => map::asked(real, call, &["--rtos", "donotlaunch", "--display", "map"]),
         Family::Hydra => hydra::asked(real, &call.options, call.program.first().map_or("", String::as_str)),
+        Family::IntelHydra => Err(Unplaced::Mute),
     }
 }

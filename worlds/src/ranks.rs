@@ -50,10 +50,11 @@ pub fn names_mpi(program: &[String], folder: &Path) -> bool {
 
 /// The parts of a world; where the program itself finds its library, the launcher is beside that.
 fn parts(program: &Path, library: &str, libraries: &BTreeSet<String>, launcher: &Launcher) -> Result<World, Hindrance> {
-    let beside = linked::folder_of(program, library).map(|folder| folder.join("../bin"));
+    // `lib` beside `bin`, or a folder of `lib`.
+    let beside = linked::folder_of(program, library).map(|folder| ["../bin", "../../bin"].map(|bin| folder.join(bin)));
     match (launcher, beside) {
         (Launcher::Path(path), Some(beside)) => {
-            kinds::parts(library, libraries, &us(), &Launcher::Path([&[beside], &path[..]].concat()))
+            kinds::parts(library, libraries, &us(), &Launcher::Path([&beside, &path[..]].concat()))
         }
         _ => kinds::parts(library, libraries, &us(), launcher),
     }
