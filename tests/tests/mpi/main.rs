@@ -4,6 +4,7 @@
 mod coordinated;
 mod ends;
 mod fallback;
+mod intel;
 mod mpich;
 mod openmpi5;
 mod planned;
