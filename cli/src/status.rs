@@ -6,7 +6,7 @@ use ::report::columns::{protection, state};
 use ::report::sheet::printable;
 use ::report::words;
 use anyhow::anyhow;
-use protocol::{ProtectionState, RunAccount};
+use protocol::{Protection, ProtectionState, RunAccount};
 use slurm::{JobState, Slurm};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -59,6 +59,10 @@ pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
     let ask = || -> anyhow::Result<Vec<RunAccount>> {
         let mut runs: Vec<RunAccount> = client.get(&path)?;
         runs.iter_mut().for_each(RunAccount::name_job);
+        let waiting: Vec<u32> = runs.iter().filter(|run| run.waits).map(|run| run.job).collect();
+        if !waiting.is_empty() {
+            unheard(&mut runs, &known(&waiting, conf).iter().filter_map(Running::of).collect::<Vec<_>>());
+        }
         Ok(runs)
     };
     let mut runs = ask()?;
@@ -82,9 +86,45 @@ pub fn run(args: &StatusArgs, conf: &Path) -> Result<i32, Failure> {
 /// it. Of many runs Slurm is not asked.
 fn states(runs: &[RunAccount], conf: &Path) -> BTreeMap<u32, &'static str> {
     let open: Vec<u32> = runs.iter().filter(|run| run.end_s.is_none() && run.job > 0).map(|run| run.job).collect();
-    let Some(site) = crate::site(conf).ok().filter(|_| open.len() <= MOST_ASKED) else { return BTreeMap::new() };
-    let jobs = Slurm::new(site.slurm_bin).jobs_of(&open).unwrap_or_default();
-    jobs.into_iter().map(|job| (job.id, job.state.as_str())).collect()
+    known(&open, conf).into_iter().map(|job| (job.id, job.state.as_str())).collect()
+}
+
+/// What Slurm says of jobs, if they are not many.
+fn known(jobs: &[u32], conf: &Path) -> Vec<slurm::Job> {
+    let site = crate::site(conf).ok().filter(|_| jobs.len() <= MOST_ASKED);
+    site.and_then(|site| Slurm::new(site.slurm_bin).jobs_of(jobs).ok()).unwrap_or_default()
+}
+
+/// A job that Slurm has run for so long that its wrapper would have been heard.
+struct Running {
+    job: u32,
+    for_s: f64,
+}
+
+impl Running {
+    fn of(job: &slurm::Job) -> Option<Running> {
+        let for_s = host::mail::now_s() - job.start_s.filter(|_| job.state == JobState::Running)?;
+        (for_s > BEGUN_S).then_some(Running { job: job.id, for_s })
+    }
+}
+
+/// Says of runs that have no wrapper while their jobs run that they are not protected: the plugin may be gone, and the script has
+/// begun without it.
+fn unheard(runs: &mut [RunAccount], jobs: &[Running]) {
+    for run in runs.iter_mut().filter(|run| run.waits && run.end_s.is_none()) {
+        let Some(job) = jobs.iter().find(|job| job.job == run.job) else { continue };
+        let engine = run.protection.as_ref().map_or_else(|| "none".to_string(), |before| before.engine.clone());
+        run.waits = false;
+        run.protection = Some(Protection {
+            state: ProtectionState::NotProtected,
+            engine,
+            why: String::new(),
+            reason: format!("it runs for {}, and no wrapper has told of this life", options::spoken(job.for_s)),
+            cure: "its node has no plugin, and it has begun anew (joulepoint doctor), or its wrapper cannot reach the controller"
+                .to_string(),
+            largest_loss_s: None,
+        });
+    }
 }
 
 fn limit(args: &StatusArgs) -> Result<Option<Instant>, Failure> {
@@ -99,14 +139,13 @@ fn limit(args: &StatusArgs) -> Result<Option<Instant>, Failure> {
 fn in_vain(jobs: Option<&Jobs>, conf: &Path) -> Option<String> {
     let jobs: Vec<u32> = jobs.into_iter().flat_map(Jobs::ids).collect();
     let known = Slurm::new(crate::site(conf).ok()?.slurm_bin).jobs_of(&jobs).ok()?;
-    let now_s = host::mail::now_s();
-    let runs_alone = |job: &slurm::Job| {
-        job.state == JobState::Running && job.start_s.is_some_and(|start_s| now_s - start_s > BEGUN_S)
-    };
     if known.iter().all(|job| job.state.is_over()) {
         return Some("nothing is known of it here, and it is over or unknown to Slurm".to_string());
     }
-    known.iter().any(runs_alone).then(|| "it runs without protection; its output says why".to_string())
+    known
+        .iter()
+        .any(|job| Running::of(job).is_some())
+        .then(|| "it runs without protection; its output says why".to_string())
 }
 
 /// Looks until all runs of a job are protected; the exit code. While there is no run, `in_vain` is asked whether to wait on.
@@ -188,6 +227,22 @@ mod tests {
             "failures": [], "checkpoints": [], "plan": null, "protection": protection
         });
         serde_json::from_value(run).unwrap()
+    }
+
+    #[test]
+    fn a_job_that_runs_without_a_wrapper_is_not_called_protected() {
+        let told = |waits, job| {
+            let mut runs = vec![RunAccount { waits, ..run("running", Some(ProtectionState::Protected)) }];
+            unheard(&mut runs, &[Running { job, for_s: 900.0 }]);
+            let text = table(&runs, true, &BTreeMap::new());
+            (runs[0].protection.as_ref().map(|told| told.state), text)
+        };
+        let (state, text) = told(true, 7);
+        assert_eq!(state, Some(ProtectionState::NotProtected));
+        assert!(text.contains("not protected") && text.contains("for 15 min, and no wrapper"), "{text}");
+        for (waits, job) in [(false, 7), (true, 8)] {
+            assert_eq!(told(waits, job).0, Some(ProtectionState::Protected), "{waits} {job}");
+        }
     }
 
     #[test]
