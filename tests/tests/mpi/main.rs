@@ -42,7 +42,7 @@ run STEPS
 write_dump all custom final.dump id x y z vx vy vz modify sort id format float %24.17g
 ";
 
-const STEPS: &str = "6000";
+const STEPS: &str = "4000";
 
 /// Two groups of one node with two ranks each, and a spare.
 const GROUPS: [&str; 10] = [
