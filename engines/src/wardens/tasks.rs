@@ -2,6 +2,7 @@
 
 use super::{Loss, Standing};
 use ::criu::line::{Line, Member, Order, Said, Sent};
+use driver::ports::NotSaved;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What our own lines begin with.
@@ -179,18 +180,22 @@ impl State {
     }
 
     /// The tasks of the line to come, running ones by their numbers, and ended ones with their codes, if all are there.
-    pub(super) fn complete(&self) -> Result<(Running, Vec<(Standing, i32)>), String> {
+    ///
+    /// # Errors
+    /// Why there is no line: for now, or since a step is in no sandbox.
+    pub(super) fn complete(&self) -> Result<(Running, Vec<(Standing, i32)>), NotSaved> {
+        let for_now = |why: String| Err(NotSaved::Ended(why));
         let known = &self.tasks;
         if known.values().any(|t| t.ready) {
-            return Err("the tasks of a step are being restored".to_string());
+            return for_now("the tasks of a step are being restored".to_string());
         }
         for step in self.steps.values() {
             if let Some(reason) = &step.outside {
-                return Err(format!("{} runs in no sandbox: {reason}", step.words));
+                return Err(NotSaved::Failed(format!("{} runs in no sandbox: {reason}", step.words)));
             }
             // One that begins has done nothing that a line could lose: it may wait for free CPUs, and for long.
             if step.goes_on && !known.values().any(|t| t.member.call == step.call) {
-                return Err(format!("{} has not started its tasks yet", step.words));
+                return for_now(format!("{} has not started its tasks yet", step.words));
             }
         }
         let calls: BTreeSet<&str> = known.values().map(|t| t.member.call.as_str()).collect();
@@ -198,10 +203,10 @@ impl State {
             let of_call: Vec<&Member> = known.values().map(|t| &t.member).filter(|m| m.call == call).collect();
             let (here, all) = (of_call.len(), of_call[0].tasks as usize);
             if here != all {
-                return Err(format!("{here} of {all} tasks of a step are in their sandboxes: it begins or ends"));
+                return for_now(format!("{here} of {all} tasks of a step are in their sandboxes: it begins or ends"));
             }
             if known.values().any(|t| t.member.call == call && t.member.ranks.is_some() && t.ended.is_some()) {
-                return Err("an MPI program comes to its end".to_string());
+                return for_now("an MPI program comes to its end".to_string());
             }
         }
         let standing = |t: &Task| Standing { member: t.member.clone(), carried_bytes: t.carried_bytes };
@@ -209,7 +214,7 @@ impl State {
         let running: Running =
             known.iter().filter(|(_, t)| t.ended.is_none()).map(|(id, t)| (*id, t.member.clone())).collect();
         match running.is_empty() {
-            true => Err(
+            true => for_now(
                 "its script has the word srun, so its steps are dumped and not the script itself, and none runs now"
                     .to_string(),
             ),

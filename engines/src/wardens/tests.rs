@@ -3,6 +3,7 @@
 use super::dump::LATE;
 use super::*;
 use ::criu::client::Ask;
+use driver::ports::NotSaved;
 use protocol::ManifestFile;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -217,6 +218,8 @@ fn a_task_that_is_missing_fails_the_dump_and_one_that_has_ended_is_part_of_it() 
     let _one = task(run.path(), member("a.1", 0, 2), good());
     wait_for(&wardens, 1);
     assert!(dump(&wardens, into.path()).unwrap_err().contains("1 of 2 tasks"));
+    let for_now = wardens.0.state().complete();
+    assert!(matches!(for_now, Err(NotSaved::Ended(_))), "the next dump may be one");
     line::call(run.path(), &Hello::Task(member("a.1", 1, 2))).unwrap().leave(&ended(3), None);
     let files = dump(&wardens, into.path()).unwrap();
     assert_eq!(files.iter().map(|f| f.copy.as_str()).collect::<Vec<_>>(), ["a.1.1/ended"]);
