@@ -10,7 +10,7 @@ sh packaging/test-packages.sh compile </dev/null >&2
 sh packaging/test-packages.sh slurm ${2:-} </dev/null >&2 &
 installing=$!
 status=0
-${CARGO:-cargo} build --locked --profile demo -p cli -p service -p spank-plugin -p mlog -p mpi -p mpi-mpich -p mpi-relay -p demo </dev/null || status=$?
+${CARGO:-cargo} build --locked --profile demo -p cli -p service -p spank-plugin -p mlog -p mpi -p mpi-mpich -p mpi-standard -p mpi-relay -p demo </dev/null || status=$?
 wait $installing || status=$?
 [ "$status" -eq 0 ] || exit "$status"
 

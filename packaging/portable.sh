@@ -24,7 +24,7 @@ python3 -m ziglang cc -target "$(uname -m)-linux-gnu.$glibc" -shared -o "$out/li
     "$out/libraries/munge.c"
 RUSTFLAGS="-L native=$out/libraries ${RUSTFLAGS:-}" \
     cargo zigbuild --profile "$profile" --locked --target "$triple.$glibc" \
-    -p cli -p service -p spank-plugin -p mlog -p mpi -p mpi-mpich -p mpi-relay
+    -p cli -p service -p spank-plugin -p mlog -p mpi -p mpi-mpich -p mpi-standard -p mpi-relay
 rm -rf "$out/release"
 folder=$profile
 [ "$profile" != dev ] || folder=debug
@@ -33,7 +33,7 @@ ln -s "build/$triple/$folder" "$out/release"
 # No symbol of a newer glibc: else the programs would not even start there.
 bad=0
 for file in joulepoint joulepointd joulepoint-relay joulepoint-mpi-relay libjoulepoint.so libjoulepoint_mpi.so \
-    libjoulepoint_mpi_mpich.so; do
+    libjoulepoint_mpi_mpich.so libjoulepoint_mpi_standard.so; do
     newest=$(objdump -T "$out/release/$file" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
     printf '%-30s %s\n' "$file" "$newest"
     [ "$(printf 'GLIBC_%s\n%s\n' "$glibc" "$newest" | sort -V | tail -n 1)" = "GLIBC_$glibc" ] || bad=1

@@ -2,6 +2,8 @@
 //!
 //! `cargo run -p mpi-abi --example generate -- --include /usr/lib/x86_64-linux-gnu/openmpi/include --out mpi-abi/src/openmpi.rs`
 //!
+//! That of MPI 5's standard ABI is `mpi_abi.h` (MPICH 5 brings one), in a folder of its own under the name `mpi.h`.
+//!
 //! Needs libclang (Debian: `libclang-dev`). Headers of an MPI that is not installed come from its `-dev` package,
 //! unpacked anywhere (`dpkg -x`). The functions are written as one `table!` block, which `src/lib.rs` turns into
 //! a table of pointers that is filled from the program's own MPI library.
@@ -17,6 +19,9 @@ const LEFT_OUT: &str = "MPI_T_.*|MPI_Pcontrol|MPI_Address|MPI_Errhandler_(create
                         MPI_.*_(from_group|from_groups|init)|MPI_Isendrecv.*|MPI_Info_get_string";
 /// What the pattern above takes too much of: persistent point to point, and `MPI_Init`.
 const KEPT_INIT: &str = "MPI_(Send|Bsend|Ssend|Rsend|Recv)_init";
+
+/// By which a header says whose it is.
+const NAMED: [&str; 3] = ["MPICH_VERSION", "OMPI_MAJOR_VERSION", "MPI_ABI_VERSION"];
 
 /// The Rust text of the declarations of the `mpi.h` under `include`.
 pub fn declarations(include: &Path) -> Result<String, String> {
@@ -46,6 +51,7 @@ pub fn declarations(include: &Path) -> Result<String, String> {
             .map(|bindings| bindings.to_string())
             .map_err(|error| error.to_string())
     };
+    let of_header = std::fs::read_to_string(include.join("mpi.h")).map_err(|error| error.to_string())?;
     let all = bindings("MPI_.*", LEFT_OUT)?;
     let persistent = bindings(KEPT_INIT, "")?;
     let functions = |text: &str| {
@@ -53,11 +59,13 @@ pub fn declarations(include: &Path) -> Result<String, String> {
         let end = start + text[start..].find("\n}\n").expect("the end of the block") + 1;
         text[start..end].to_owned()
     };
+    // What is an enumeration in one ABI is a macro in another: numbers are MPI's `int` in all.
+    let is_standard = of_header.contains("#define MPI_ABI_VERSION");
+    let all = if is_standard { all.replace("c_uint;\n", "c_int;\n") } else { all };
     let text = all.replacen("unsafe extern \"C\" {\n", &format!("super::table! {{\n{}", functions(&persistent)), 1);
-    let version = std::fs::read_to_string(include.join("mpi.h")).map_err(|error| error.to_string())?;
-    let of = version
+    let of = of_header
         .lines()
-        .find(|line| line.starts_with("#define MPICH_VERSION") || line.starts_with("#define OMPI_MAJOR_VERSION"))
+        .find(|line| NAMED.iter().any(|name| line.starts_with(&format!("#define {name}"))))
         .unwrap_or("an unknown MPI")
         .replace("#define ", "");
     let of = of.split_whitespace().collect::<Vec<_>>().join(" ").replace('"', "");

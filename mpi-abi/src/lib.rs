@@ -19,6 +19,10 @@ mod mpich_handles;
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod openmpi;
 mod openmpi_handles;
+#[rustfmt::skip]
+#[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod standard;
+mod standard_handles;
 mod types;
 
 /// Open MPI 4 and 5.
@@ -39,6 +43,19 @@ pub mod of_mpich {
     pub use crate::Int;
     pub use crate::mpich::*;
     pub use crate::mpich_handles::*;
+    /// What the native library says of a datatype.
+    #[allow(clippy::unnecessary_cast, reason = "MPI_Aint is another type in each ABI")]
+    pub mod types {
+        use super::*;
+        crate::types::types!();
+    }
+}
+
+/// MPI 5's standard ABI, which MPICH 5 and Intel's MPI offer beside their own.
+pub mod of_standard {
+    pub use crate::standard::*;
+    pub use crate::standard_handles::*;
+    pub use crate::{Int, fortran_index, fortran_number};
     /// What the native library says of a datatype.
     #[allow(clippy::unnecessary_cast, reason = "MPI_Aint is another type in each ABI")]
     pub mod types {
@@ -160,6 +177,15 @@ impl Library {
         // SAFETY: an open library and a NUL-terminated name.
         unsafe { libc::dlsym(self.0, name.as_ptr()) }
     }
+}
+
+/// Addresses that hold nothing of anybody else; only what is touched costs memory.
+fn reserve(bytes: usize) -> usize {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice; only touched pages cost memory.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    assert!(at != libc::MAP_FAILED, "no room for {bytes} bytes of addresses");
+    at as usize
 }
 
 /// The address of a variable of the MPI library as the program sees it: a program that was linked to a fixed place

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::openmpi::*;
-use crate::{Int, Kind, fortran_number, variable};
+use crate::{Int, Kind, fortran_number, reserve, variable};
 use mpi_ranks::slots::SLOTS;
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
@@ -96,14 +96,6 @@ pub fn handles() -> &'static Handles {
         range: reserve(SLOTS * STRIDE * 3),
         fortran: OnceLock::new(),
     })
-}
-
-fn reserve(bytes: usize) -> usize {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice; only touched pages cost memory.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-    assert!(at != libc::MAP_FAILED, "no room for {bytes} bytes of addresses");
-    at as usize
 }
 
 fn address(kind: Kind, index: u32) -> usize {
@@ -222,6 +214,9 @@ pub fn ignored(status: *const MPI_Status) -> bool {
 pub fn no_status() -> *mut MPI_Status {
     std::ptr::null_mut()
 }
+
+/// `MPI_UNWEIGHTED`; `MPI_WEIGHTS_EMPTY` is the next.
+pub const UNWEIGHTED: usize = 2;
 
 /// The number of a predefined operation, the same in all ranks.
 pub fn operation_number(operation: MPI_Op) -> i32 {

@@ -15,8 +15,9 @@ use std::process::{Child, Command, ExitCode};
 /// A group that ends with this code is started again from its beginning, as one that goes back alone (`EX_TEMPFAIL`).
 const GONE: i32 = 75;
 
-/// What starts the ranks of a group: Open MPI's `mpirun` of the `PATH`, if nothing else is said.
-struct Launcher(PathBuf);
+/// What starts the ranks of a group: Open MPI's `mpirun` of the `PATH`, if nothing else is said; whether programs are of MPI 5's
+/// standard ABI.
+struct Launcher(PathBuf, bool);
 
 impl Launcher {
     /// Whether it is Hydra, of MPICH and its relatives.
@@ -27,7 +28,11 @@ impl Launcher {
     /// The library in `target/debug`, of this program in `target/debug/examples`.
     fn library(&self) -> PathBuf {
         let own = std::env::current_exe().expect("the path of this program");
-        let name = if self.is_hydra() { "libjoulepoint_mpi_mpich.so" } else { "libjoulepoint_mpi.so" };
+        let name = match (self.1, self.is_hydra()) {
+            (true, _) => "libjoulepoint_mpi_standard.so",
+            (false, true) => "libjoulepoint_mpi_mpich.so",
+            (false, false) => "libjoulepoint_mpi.so",
+        };
         own.ancestors().nth(2).expect("a folder above examples").join(name)
     }
 }
@@ -91,18 +96,10 @@ fn start(
             command.args(["-genv", name, value]);
         }
     } else {
+        // Those of Open MPI 4 by RDMA need a network, and Open MPI 5 has no others for all kinds of windows.
+        let windows = if launcher.0.with_file_name("prterun").exists() { "^ucx" } else { "^rdma,ucx" };
         // Each group's mpirun would bind its ranks to the same first cores.
-        command.args([
-            "--oversubscribe",
-            "--bind-to",
-            "none",
-            "--mca",
-            "btl",
-            "self,vader",
-            "--mca",
-            "osc",
-            "^rdma,ucx",
-        ]);
+        command.args(["--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "osc", windows]);
         command.args(["--mca", "fbtl_posix_write_datasieving", "0", "--mca", "fcoll", "^two_phase"]);
         command.args(["-n", &ranks]);
         for (name, value) in &variables {
@@ -114,11 +111,15 @@ fn start(
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (mut launcher, mut medium, mut words) = (Launcher("mpirun".into()), Medium::Memory, &arguments[..]);
+    let (mut launcher, mut medium, mut words) = (Launcher("mpirun".into(), false), Medium::Memory, &arguments[..]);
     loop {
         words = match words {
             [option, name, rest @ ..] if option == "--launcher" => {
-                launcher = Launcher(name.into());
+                launcher.0 = name.into();
+                rest
+            }
+            [option, rest @ ..] if option == "--standard" => {
+                launcher.1 = true;
                 rest
             }
             [option, name, rest @ ..] if option == "--log" => {
@@ -136,7 +137,7 @@ fn main() -> ExitCode {
     }
     let [ranks, program @ ..] = words else {
         eprintln!(
-            "over [--launcher mpirun|mpiexec.hydra] [--log none|memory|disk] RANKS PROGRAM [ARGUMENTS]: RANKS as 0-1/2-3"
+            "over [--launcher mpirun|mpiexec.hydra] [--standard] [--log none|memory|disk] RANKS PROGRAM [ARGUMENTS]: RANKS as 0-1/2-3"
         );
         return ExitCode::from(2);
     };

@@ -95,6 +95,23 @@ macro_rules! export {
     };
 }
 
+/// The numbers that other languages have for handles, of which some are ours.
+#[cfg(not(feature = "mpich"))]
+macro_rules! numbers {
+    ($($type:ident $index:ident $handle:ident: $to:ident $from:ident;)*) => {
+        export! { $(
+            fn $to(handle: $type) returns Int => |_w| match $index(handle) {
+                Some(index) => fortran_number(index),
+                None => native().$to(handle),
+            };
+            fn $from(number: Int) returns $type => |_w| match fortran_index(number) {
+                Some(index) => $handle(index),
+                None => native().$from(number),
+            };
+        )* }
+    };
+}
+
 macro_rules! border_function {
     // On any communicator.
     (; $name:ident($($arg:ident: $type:ty),*) |$w:ident| $body:expr) => {

@@ -182,17 +182,10 @@ export! {
 #[cfg(not(feature = "mpich"))]
 mod numbers {
     use super::*;
-
-    export! {
-        fn MPI_Group_c2f(group: MPI_Group) returns MPI_Fint => |_w| match group_index(group) {
-            Some(index) => fortran_number(index),
-            None => native().MPI_Group_c2f(group),
-        };
-        fn MPI_Group_f2c(group: MPI_Fint) returns MPI_Group => |_w| match fortran_index(group) {
-            Some(index) => group_handle(index),
-            None => native().MPI_Group_f2c(group),
-        };
-    }
+    #[cfg(not(feature = "standard"))]
+    numbers! { MPI_Group group_index group_handle: MPI_Group_c2f MPI_Group_f2c; }
+    #[cfg(feature = "standard")]
+    numbers! { MPI_Group group_index group_handle: MPI_Group_toint MPI_Group_fromint; }
 }
 #[cfg(not(feature = "mpich"))]
 pub use numbers::EXPORTED as NUMBERS;

@@ -14,8 +14,10 @@
 
 #[cfg(feature = "mpich")]
 use mpi_abi::of_mpich as abi;
-#[cfg(not(feature = "mpich"))]
+#[cfg(not(any(feature = "mpich", feature = "standard")))]
 use mpi_abi::of_openmpi as abi;
+#[cfg(feature = "standard")]
+use mpi_abi::of_standard as abi;
 #[macro_use]
 mod border;
 mod collective;

@@ -11,11 +11,11 @@ use std::ffi::{c_char, c_void};
 
 /// Whether a split of this type stays within a node. Of Open MPI's own, those above the node do not.
 pub fn within_a_node(split_type: Int) -> bool {
-    #[cfg(not(feature = "mpich"))]
+    #[cfg(not(any(feature = "mpich", feature = "standard")))]
     {
         (MPI_COMM_TYPE_SHARED as Int..OMPI_COMM_TYPE_HOST as Int).contains(&split_type)
     }
-    #[cfg(feature = "mpich")]
+    #[cfg(any(feature = "mpich", feature = "standard"))]
     {
         split_type == MPI_COMM_TYPE_SHARED as Int
     }
@@ -53,7 +53,7 @@ const fn names<const BYTES: usize>(into: &mut [u8; BYTES]) -> usize {
         EXPORTED,
         SHARED_POINTER,
         crate::refused::newer::EXPORTED,
-        #[cfg(feature = "mpich")]
+        #[cfg(any(feature = "mpich", feature = "standard"))]
         crate::refused::newer::large::EXPORTED,
     ];
     let (mut table, mut end) = (0, 0);

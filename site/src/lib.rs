@@ -23,10 +23,11 @@ const CONF_OF_STANDBY: &str = "standby.toml";
 const BUILT: [&str; 4] = ["joulepoint", "joulepointd", "joulepoint-relay", "libjoulepoint.so"];
 
 /// What makes one world of MPI programs over groups, as it is built and as it is installed.
-const WORLDS: [(&str, &str); 3] = [
+const WORLDS: [(&str, &str); 4] = [
     ("joulepoint-mpi-relay", "joulepoint-mpi-relay"),
     ("libjoulepoint_mpi.so", "libjoulepoint-mpi-openmpi.so"),
     ("libjoulepoint_mpi_mpich.so", "libjoulepoint-mpi-mpich.so"),
+    ("libjoulepoint_mpi_standard.so", "libjoulepoint-mpi-standard.so"),
 ];
 
 /// A Slurm cluster with the plugin, the node services and the controller service.
@@ -101,32 +102,32 @@ pub fn repository() -> PathBuf {
 /// Exit code of a command of `packaging/` that has to be skipped.
 const SKIPPED: i32 = 77;
 
-/// Puts a CRIU that runs on this kernel into a folder.
+/// Puts a CRIU that runs on this kernel into a folder, for everybody: the one that `packaging/criu.sh` fetched for this build.
 ///
 /// # Errors
-/// Why there is none to be had.
+/// Why there is none: the test is skipped.
 pub fn fetch_criu(into: &Path) -> Result<(), String> {
-    fetch("criu", into)
+    fetch("criu.sh", &[], "criu", into)
 }
 
-/// Puts an Open MPI 5 into a folder.
+/// Puts the newer `openmpi` or `mpich` of `packaging/mpi.sh` into a folder.
 ///
 /// # Errors
-/// Why there is none to be had.
-pub fn fetch_openmpi5(into: &Path) -> Result<(), String> {
-    fetch("openmpi5", into)
+/// Why there is none: the test is skipped.
+pub fn fetch_mpi(name: &str, into: &Path) -> Result<(), String> {
+    fetch("mpi.sh", &[name], &format!("{name}5"), into)
 }
 
-/// Copies what a script of `packaging` fetches, which is kept beside what is built.
-fn fetch(name: &str, into: &Path) -> Result<(), String> {
+/// Copies what a script of `packaging` fetches, which is kept under a name beside what is built.
+fn fetch(script: &str, words: &[&str], name: &str, into: &Path) -> Result<(), String> {
     let kept = built().map_err(|e| e.to_string())?.join(name);
-    let script = repository().join(format!("packaging/{name}.sh"));
-    let output = Command::new("sh").arg(script).arg(&kept).output().map_err(|e| e.to_string())?;
+    let script = repository().join("packaging").join(script);
+    let output = Command::new("sh").arg(&script).args(words).arg(&kept).output().map_err(|e| e.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(0) => {}
         Some(SKIPPED) => return Err(said.trim().to_string()),
-        _ => panic!("packaging/{name}.sh: {said}"),
+        _ => panic!("{}: {said}", script.display()),
     }
     let copied = Command::new("cp").arg("-a").arg(&kept).arg(into).status();
     copied.is_ok_and(|s| s.success()).then_some(()).ok_or(format!("cp to {}", into.display()))

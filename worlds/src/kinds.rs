@@ -56,11 +56,14 @@ struct Kind {
     launchers: &'static [&'static str],
 }
 
+/// The library of MPI 5's standard ABI, whoever made it.
+const STANDARD: [&str; 2] = ["libmpi_abi.so.1", "libmpi_abi.so.0"];
+
 /// What Open MPI 4 and its launcher are linked to.
 const ORTE: &str = "libopen-rte.so.40";
 
 /// Those that can be one world over groups.
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 6] = [
     Kind {
         name: "Open MPI 4",
         family: Family::Orte,
@@ -91,6 +94,22 @@ const KINDS: [Kind; 4] = [
         libraries: &["libmpi.so.12"],
         below: None,
         ours: "libjoulepoint-mpi-mpich.so",
+        launchers: &["mpiexec.hydra", "mpiexec"],
+    },
+    Kind {
+        name: "MPICH by MPI 5's ABI",
+        family: Family::Hydra,
+        libraries: &STANDARD,
+        below: None,
+        ours: "libjoulepoint-mpi-standard.so",
+        launchers: &["mpiexec.hydra", "mpiexec", "mpirun"],
+    },
+    Kind {
+        name: "Intel MPI by MPI 5's ABI",
+        family: Family::IntelHydra,
+        libraries: &STANDARD,
+        below: None,
+        ours: "libjoulepoint-mpi-standard.so",
         launchers: &["mpiexec.hydra", "mpiexec"],
     },
 ];
@@ -175,9 +194,18 @@ pub fn library(libraries: &BTreeSet<String>) -> Option<&str> {
     libraries.iter().map(String::as_str).find(|library| is_mpi(library))
 }
 
-/// Whether a library is one of MPI, whichever.
+/// How names of libraries begin by which a program's tasks are one parallel program, and talk to each other and to Slurm: MPI of any
+/// maker (`libmpi_cray.so.12`, `libmpi_abi.so.1`), OpenSHMEM, and what Slurm itself has for such programs.
+const PARALLEL: [&str; 8] =
+    ["libmpi.so", "libmpi_", "libmpich.so", "libmpich_", "liboshmem.so", "libpmi.so", "libpmi2.so", "libsma.so"];
+
+/// Those that bring MPI to a language, and name MPI's own.
+const OF_LANGUAGES: [&str; 4] = ["libmpi_cxx.", "libmpi_java.", "libmpi_mpifh.", "libmpi_usempi"];
+
+/// Whether a library is one of MPI, whichever, or of its like.
 pub fn is_mpi(library: &str) -> bool {
-    ["libmpi.so", "libmpich.so"].iter().any(|name| library.starts_with(name))
+    let begins = |all: &[&str]| all.iter().any(|name| library.starts_with(name));
+    begins(&PARALLEL) && !begins(&OF_LANGUAGES)
 }
 
 /// What kind of launcher a program is, if it starts programs of an implementation that can be one world.
@@ -392,6 +420,15 @@ mod tests {
         let other =
             parts("libmpich.so.12", &BTreeSet::new(), &bin.join("joulepoint"), &Launcher::Is(path.join("mpirun")));
         assert!(name(&other.unwrap_err()).contains("another MPI"));
+    }
+
+    #[test]
+    fn a_parallel_program_is_known_whoever_made_its_library() {
+        let all = ["libmpi.so.40", "libmpi_abi.so.1", "libmpi_gnu_123.so.12", "libmpich_gnu_82.so.3", "libpmi2.so.0"];
+        assert!(all.into_iter().all(is_mpi));
+        assert!(!["libmpi_mpifh.so.40", "libmpi_cxx.so.40", "libmpfr.so.6", "libpmix.so.2"].into_iter().any(is_mpi));
+        let of_program = ["libmpi_mpifh.so.40", "libmpi.so.40", "libm.so.6"].map(str::to_string);
+        assert_eq!(library(&of_program.into()), Some("libmpi.so.40"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// Options of Open MPI 4's `mpirun`: only this node, in shared memory, and nothing that asks Slurm. Nothing is bound to
 /// CPUs beyond what Slurm allows the step: its neighbours on the node would be bound to the same.
-const ORTE: [&str; 24] = [
+const ORTE: [&str; 27] = [
     "--oversubscribe",
     "--bind-to",
     "none",
@@ -20,6 +20,10 @@ const ORTE: [&str; 24] = [
     "--mca",
     "btl",
     "self,vader",
+    // Windows by RDMA or UCX need a network: without one they end or crash programs.
+    "--mca",
+    "osc",
+    "^rdma,ucx",
     // The only network of a sandbox, whatever the site or the user has named.
     "--mca",
     "oob_tcp_if_include",
@@ -40,7 +44,7 @@ const ORTE: [&str; 24] = [
 ];
 
 /// The same of Open MPI 5's.
-const PRRTE: [&str; 17] = [
+const PRRTE: [&str; 20] = [
     "--map-by",
     "slot:OVERSUBSCRIBE",
     "--bind-to",
@@ -48,6 +52,10 @@ const PRRTE: [&str; 17] = [
     "--mca",
     "btl",
     "self,sm",
+    // Windows by RDMA go through shared memory here, and there are no others for all kinds.
+    "--mca",
+    "osc",
+    "^ucx",
     // Memory that a kernel module of its own shares is in no checkpoint.
     "--mca",
     "smsc",
@@ -62,18 +70,7 @@ const PRRTE: [&str; 17] = [
 ];
 
 /// What both are told of how ranks of one node reach each other.
-const OPEN_MPI: [&str; 9] = [
-    "--mca",
-    "pml",
-    "ob1",
-    "--mca",
-    "btl_base_warn_component_unused",
-    "0",
-    // Windows by RDMA or UCX need a network: without one they end or crash programs.
-    "--mca",
-    "osc",
-    "^rdma,ucx",
-];
+const OPEN_MPI: [&str; 6] = ["--mca", "pml", "ob1", "--mca", "btl_base_warn_component_unused", "0"];
 
 /// How variables begin by which a user tells another `mpirun` the same.
 const OF_OPEN_MPI: [&str; 3] = ["OMPI_MCA_rmaps_", "OMPI_MCA_orte_output_", "PRTE_MCA_"];

@@ -44,7 +44,7 @@ refused! {
 }
 
 /// Those with large counts, of which Open MPI has none: bindings look whether they are there.
-#[cfg(feature = "mpich")]
+#[cfg(any(feature = "mpich", feature = "standard"))]
 pub mod large {
     refused! {
         MPI_Allgather_c MPI_Allgather_init_c MPI_Allgatherv_c MPI_Allgatherv_init_c MPI_Allreduce_c

@@ -17,11 +17,11 @@ fn weights(at: *const Int, n: Int) -> Option<Vec<Int>> {
 
 #[cfg(not(feature = "mpich"))]
 fn unweighted(at: *const Int) -> bool {
-    at as usize == 2
+    at as usize == crate::abi::UNWEIGHTED
 }
 #[cfg(not(feature = "mpich"))]
 fn empty_weights(at: *const Int) -> bool {
-    at as usize == 3
+    at as usize == crate::abi::UNWEIGHTED + 1
 }
 #[cfg(feature = "mpich")]
 fn unweighted(at: *const Int) -> bool {

@@ -46,7 +46,7 @@ fn ours(world: W, comm: MPI_Comm, make: impl FnOnce(&Rc<Comm>) -> Res) -> Option
 }
 
 fn stands_in(world: W) -> bool {
-    cfg!(not(feature = "mpich")) && world.has_threads.get()
+    cfg!(not(any(feature = "mpich", feature = "standard"))) && world.has_threads.get()
 }
 
 /// This rank's own part of a window, natively: `call`, or what stands in for it where the native library has none such.

@@ -7,7 +7,7 @@ use super::{GROUPS, MINUTES, USER, WORKERS, built, compiled, ended, ended_withou
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::process::Command;
-use suite::Site;
+use suite::{Site, fetch_mpi};
 
 /// Debian's names of its compiler and its launcher.
 const COMPILER: &str = "mpicc.mpich";
@@ -68,6 +68,21 @@ fn a_program_of_mpich_that_hydra_starts_goes_on_after_a_killed_rank_and_in_place
         &program,
         "mpiexec.hydra -ppn 2 -n 6",
     )
+}
+
+/// One that is linked to the library of MPI 5's standard ABI, as MPICH 5 offers it.
+#[test]
+fn a_program_of_mpi_5s_abi_goes_on_after_a_killed_rank_and_in_place_of_a_dead_node() -> Result<()> {
+    let Some(mut site) = site() else { return Ok(()) };
+    let there = site.conf.with_file_name("mpich5");
+    if let Err(reason) = fetch_mpi("mpich", &there) {
+        println!("skipped: {reason}");
+        return Ok(());
+    }
+    let bin = there.join("bin").display().to_string();
+    let program = compiled(&site, &format!("{bin}/mpicc_abi"), "workers-abi", WORKERS)?;
+    let call = format!("PATH={bin}:$PATH; mpiexec.hydra -ppn 2 -n 6");
+    go_on_after_a_killed_rank_and_in_place_of_a_dead_node(&mut site, "mpi-abi", &program, &call)
 }
 
 #[test]

