@@ -9,7 +9,8 @@
 # (the semaphores of Python's pools, of Open MPI) can be dumped, semaphores that have names stay common to their processes,
 # short sleeps and polls do not end at a checkpoint, a timer whose time has come meanwhile goes on (timerfd), a lock on a
 # file that is mapped is held after a restore (SQLite, LMDB), and shared memory of which two processes have parts, or of which
-# little is used, comes back as it was.
+# little is used, comes back as it was; daemons stay below the script, data that a connection has not sent yet comes back, and a
+# dump is refused where messages that wait in a socket, or a session, would be lost.
 # Ends with 77 and a reason where there is no such mirror.
 set -eu
 [ $# -eq 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }
@@ -88,7 +89,7 @@ build() {
     launcher "lib/$(basename "$(ldd "$folder/root/criu" | grep -o '/[^ ]*ld-linux[^ ]*')")" lib criu
     "$folder/criu" --version >"$work/log" 2>&1 || { tail -n 1 "$work/log"; return 1; }
     # What the patch keeps whole; criu/src/tool.rs asks for the number.
-    echo 4 >"$folder/root/patch"
+    echo 5 >"$folder/root/patch"
     rm -rf "$work" "$apt"
 }
 

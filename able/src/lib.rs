@@ -6,6 +6,8 @@
 pub mod limits;
 pub mod peers;
 mod sockets;
+pub mod unpatched;
+pub mod unshared;
 
 use limits::Limit;
 use serde::Serialize;

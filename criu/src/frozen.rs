@@ -6,7 +6,7 @@ use crate::inputs::{self, Missed};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
 use crate::{backup, leftovers, sandbox};
-use able::peers;
+use able::{peers, unshared};
 use archive::{Archive, unpack};
 use gpu::Suspended;
 use increments::{Stop, Stoppable};
@@ -150,6 +150,9 @@ pub fn save(
     stop: &Stop,
 ) -> Result<(), String> {
     let tree = tree(program);
+    // Before any file of theirs is opened.
+    unshared::refuse_leases(&tree).map_err(|e| e.to_string())?;
+    unshared::refuse_threads(&tree).map_err(|e| e.to_string())?;
     peers::refuse_outside(&tree).map_err(|e| e.to_string())?;
     peers::refuse_node_ipc(&tree).map_err(|e| e.to_string())?;
     peers::refuse_event_semaphores(Path::new("/proc"), &tree).map_err(|e| e.to_string())?;

@@ -2,7 +2,7 @@
 
 use crate::sandbox::{all_descriptors, keep_number, unblock_signals};
 use crate::task::Task;
-use able::{limits, peers};
+use able::{limits, unpatched};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -32,18 +32,9 @@ read -r word </proc/1/fd/$JOULEPOINT_THAW
 [ \"$word\" = go ]
 ";
 
-/// The patch with which a file that is mapped and open stays one.
-const KEEPS_FILES: u32 = 2;
-
-/// The patch with which it stays locked.
-const KEEPS_LOCKS: u32 = 3;
-
-/// The patch with which shared memory comes back as it was, and takes no more than it did.
-const KEEPS_HOLES: u32 = 4;
-
 /// Whether CRIU is one that `packaging/criu.sh` has built with our patch: the script says so beside it, with its number.
 pub fn is_patched(criu: &Path) -> bool {
-    patch(criu) >= KEEPS_FILES
+    patch(criu) >= unpatched::KEEPS_FILES
 }
 
 /// Refuses a program of which this CRIU would lose something that our patch keeps; `tree` finds its processes.
@@ -51,18 +42,7 @@ pub fn is_patched(criu: &Path) -> bool {
 /// # Errors
 /// What it would lose.
 pub fn refuse_lost(criu: &Path, tree: impl FnOnce() -> Vec<i32>) -> Result<(), String> {
-    let patch = patch(criu);
-    if patch >= KEEPS_HOLES {
-        return Ok(());
-    }
-    let tree = tree();
-    if patch < KEEPS_FILES {
-        peers::refuse_memory_files(&tree).map_err(|e| e.to_string())?;
-    }
-    if patch < KEEPS_LOCKS {
-        peers::refuse_mapped_locks(&tree).map_err(|e| e.to_string())?;
-    }
-    peers::refuse_shared_memory(Path::new("/proc"), &tree).map_err(|e| e.to_string())
+    unpatched::refuse_lost(patch(criu), tree)
 }
 
 /// The number of the patch with which CRIU was built; 0 if with none.
@@ -261,11 +241,9 @@ mod tests {
         let criu = dir.path().join("criu");
         assert!(!is_patched(&criu));
         fs::create_dir(dir.path().join("root")).unwrap();
-        for (number, keeps) in
-            [("1", (false, false)), ("2\n", (true, false)), ("3", (true, true)), ("x", (false, false))]
-        {
-            fs::write(dir.path().join("root/patch"), number).unwrap();
-            assert_eq!((is_patched(&criu), patch(&criu) >= KEEPS_LOCKS), keeps, "{number}");
+        for (text, number) in [("1", 1), ("2\n", 2), ("3", 3), ("x", 0)] {
+            fs::write(dir.path().join("root/patch"), text).unwrap();
+            assert_eq!((patch(&criu), is_patched(&criu)), (number, number >= 2), "{text}");
         }
     }
 

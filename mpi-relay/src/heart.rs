@@ -417,9 +417,10 @@ impl<L: Log> Heart<L> {
             if number != end + 1 {
                 return Err(Error::Garbage(format!("message {number} to rank {to} after {end}")));
             }
-            if self.ranks[place].sending[to].has >= number {
-                // Its receiver has it already, from before this relay: it is sent again.
-                let theirs = self.ranks[place].sending[to].theirs.compare(number, print);
+            let sending = &self.ranks[place].sending[to];
+            let theirs = sending.theirs.compare(number, print);
+            if sending.has >= number || theirs != Compared::Unknown {
+                // Its receiver has it already, from before this relay, and may have ended since: it is sent again.
                 self.tally.repeated += 1;
                 self.judge(place, to, number, print, theirs);
                 if !self.is_here(place) {

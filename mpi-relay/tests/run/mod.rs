@@ -124,10 +124,12 @@ pub fn letter(source: u32, tag: i32) -> Envelope {
 
 /// Waits for the next message.
 pub fn next(client: &Client) -> Result<(Envelope, Vec<u8>), Error> {
+    let start = Instant::now();
     loop {
         if let Some((envelope, body)) = client.receive()? {
             return Ok((envelope, body.to_vec()));
         }
+        assert!(start.elapsed() < PATIENCE, "no message came");
         client.wait(Duration::from_secs(5))?;
     }
 }

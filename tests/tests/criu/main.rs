@@ -453,6 +453,69 @@ fn shared_memory_comes_back_as_it_was_and_takes_no_more_than_it_did() {
     assert_eq!(home.read("out"), "whole whole little\n", "{}", home.said());
 }
 
+/// A daemon, whose parent has ended and which is in a session of its own, and a connection within the job with more to send than its
+/// reader takes.
+const DAEMON: &str = "import os, socket, sys, time
+def daemon():
+    out = open('daemon', 'w')
+    while not os.path.exists('enough'): time.sleep(0.1)
+    time.sleep(1)
+    out.write('ended'); out.close(); os._exit(0)
+if os.fork() == 0:
+    os.setsid()
+    os.fork() == 0 and daemon()
+    os._exit(0)
+os.wait()
+listener = socket.create_server(('127.0.0.1', 0))
+if os.fork() == 0:
+    writer = socket.create_connection(listener.getsockname())
+    writer.sendall(b'x' * (64 << 20)); os._exit(0)
+reader, _ = listener.accept()
+while not os.path.exists('enough'): time.sleep(0.1)
+count = 0
+while data := reader.recv(1 << 20): count += len(data)
+os.wait()
+while os.path.getsize('daemon') == 0: time.sleep(0.1)
+print(count >> 20, open('daemon').read(), flush=True)";
+
+#[test]
+fn a_daemon_and_what_a_connection_has_not_sent_are_there_after_two_dead_nodes() {
+    let Some(place) = Place::get() else { return };
+    let home = place.home("daemon");
+    let argv = ["python3", "-c", DAEMON];
+    let mut resume = false;
+    for _ in 0..2 {
+        let mut child = home.start_with(&["-o", "ft-energy-network=own"], &argv, resume);
+        home.wait_for_line(&mut child);
+        child.kill().expect("a child");
+        child.wait().expect("a child");
+        resume = true;
+    }
+    fs::write(home.folder.join("enough"), "").expect("a file");
+    let mut child = home.start_with(&["-o", "ft-energy-network=own"], &argv, true);
+    assert_eq!(home.end(&mut child), Some(0), "{}", home.said());
+    assert_eq!(home.read("out"), "64 ended\n", "{}", home.said());
+    assert!(home.set_aside().is_empty(), "{}", home.said());
+}
+
+/// Holds a lease, which opening the file breaks; a signal for that ends it.
+const LEASE: &str = "import fcntl, os, time
+held = open('leased', 'w'); fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('holds', flush=True)
+time.sleep(5)
+fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+while not os.path.exists('enough'): time.sleep(0.1)
+print('lives', flush=True)";
+
+#[test]
+fn a_checkpoint_ends_no_program_that_holds_a_lease_and_is_made_later() {
+    let Some(place) = Place::get() else { return };
+    let home = place.home("lease");
+    comes_back(&home, &["python3", "-c", LEASE]);
+    assert_eq!(home.read("out"), "holds\nlives\n", "{}", home.said());
+    assert!(home.said().contains("holds a lease"), "{}", home.said());
+}
+
 /// Ranks that talk all the time, until there is a file `enough`.
 const TALKERS: &str = r#"
 #include <mpi.h>

@@ -86,6 +86,11 @@ impl Home<'_> {
 
     /// Starts a program under protection on a node of its own: with the one child, all of it dies at once.
     pub fn start(&self, argv: &[&str], resume: bool) -> Child {
+        self.start_with(&[], argv, resume)
+    }
+
+    /// The same with more options.
+    pub fn start_with(&self, options: &[&str], argv: &[&str], resume: bool) -> Child {
         let mut command = self.command(Path::new("unshare"));
         // The shell stays: a process that changes its user is not killed with its parent any more.
         command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", "\"$@\"; exit $?", "node"]);
@@ -93,6 +98,7 @@ impl Home<'_> {
             .args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
             .arg(self.place.path("joulepoint"));
         command.args(["run", "-o", "ft-energy", "-o", "ft-energy-engine=criu", "-o", "ft-energy-interval=1s"]);
+        command.args(options);
         if resume {
             command.arg("--resume");
         }
