@@ -15,24 +15,38 @@ const KEEPS_HOLES: u32 = 4;
 /// The patch with which daemons stay below the script, and what waits in sockets comes back or is refused.
 const KEEPS_DAEMONS: u32 = 5;
 
+/// What a CRIU would lose.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub enum Lost {
+    /// That two are one file.
+    Files(#[from] peers::TwoFiles),
+    /// A lock.
+    Lock(#[from] peers::MappedLock),
+    /// What shared memory holds, or that it holds little.
+    Memory(#[from] peers::SharedMemory),
+    /// A process.
+    Daemon(#[from] unshared::Daemon),
+}
+
 /// Refuses a program of which a CRIU with the patch of this number, 0 for none, would lose something that ours keeps; `tree` finds
 /// its processes, the one above all first.
 ///
 /// # Errors
 /// What it would lose.
-pub fn refuse_lost(patch: u32, tree: impl FnOnce() -> Vec<i32>) -> Result<(), String> {
+pub fn refuse_lost(patch: u32, tree: impl FnOnce() -> Vec<i32>) -> Result<(), Lost> {
     if patch >= KEEPS_DAEMONS {
         return Ok(());
     }
     let (tree, proc) = (tree(), Path::new("/proc"));
     if patch < KEEPS_FILES {
-        peers::refuse_memory_files(&tree).map_err(|e| e.to_string())?;
+        peers::refuse_memory_files(&tree)?;
     }
     if patch < KEEPS_LOCKS {
-        peers::refuse_mapped_locks(&tree).map_err(|e| e.to_string())?;
+        peers::refuse_mapped_locks(&tree)?;
     }
     if patch < KEEPS_HOLES {
-        peers::refuse_shared_memory(proc, &tree).map_err(|e| e.to_string())?;
+        peers::refuse_shared_memory(proc, &tree)?;
     }
-    unshared::refuse_daemons(proc, &tree).map_err(|e| e.to_string())
+    Ok(unshared::refuse_daemons(proc, &tree)?)
 }

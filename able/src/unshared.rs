@@ -1,7 +1,41 @@
-//! What CRIU takes for common to a process and is not, and what opening a file does to it.
+//! What keeps a program from being saved as it stands; beside it what CRIU takes for common to a process and is not, and what opening a
+//! file does to it.
 
+use crate::peers;
 use std::fs;
 use std::path::Path;
+
+/// Why a program that stands still is not to be saved.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub enum Refused {
+    /// Opening its files would end it.
+    Lease(#[from] Lease),
+    /// A thread is not as its process.
+    Thread(#[from] OfThread),
+    /// It leads out of the job.
+    Outside(#[from] peers::Outside),
+    /// It is the node's.
+    Node(#[from] peers::OfTheNode),
+    /// It would be a counter.
+    Semaphore(#[from] peers::EventSemaphore),
+    /// It would be zeros.
+    Private(#[from] peers::PrivateMemoryFile),
+}
+
+/// Refuses a tree of processes that would not come back as it is, before any of its files is opened.
+///
+/// # Errors
+/// Why.
+pub fn refuse(tree: &[i32]) -> Result<(), Refused> {
+    let proc = Path::new("/proc");
+    refuse_leases(tree)?;
+    refuse_threads(tree)?;
+    peers::refuse_outside(tree)?;
+    peers::refuse_node_ipc(tree)?;
+    peers::refuse_event_semaphores(proc, tree)?;
+    Ok(peers::refuse_private_memory_files(proc, tree)?)
+}
 
 /// Which of these two threads have in common (kcmp(2)).
 const KCMP_FILES: libc::c_long = 2;

@@ -292,7 +292,7 @@ impl Dumping {
         let (world, folder) = (self.task.world.clone(), self.ask.folder.clone());
         let (criu, gpus) = (self.task.criu.clone(), self.released.gpus.clone());
         let save = move || {
-            tool::refuse_lost(&criu, || frozen::tree(program))?;
+            tool::refuse_lost(&criu, || frozen::tree(program)).map_err(|e| e.to_string())?;
             world.map_or(Ok(()), |world| world.save(&folder)).map_err(|e| e.to_string())?;
             frozen::save(program, pipes?, gpus, &temporaries, overwritten_bytes, &at, &stop)
         };

@@ -150,13 +150,7 @@ pub fn save(
     stop: &Stop,
 ) -> Result<(), String> {
     let tree = tree(program);
-    // Before any file of theirs is opened.
-    unshared::refuse_leases(&tree).map_err(|e| e.to_string())?;
-    unshared::refuse_threads(&tree).map_err(|e| e.to_string())?;
-    peers::refuse_outside(&tree).map_err(|e| e.to_string())?;
-    peers::refuse_node_ipc(&tree).map_err(|e| e.to_string())?;
-    peers::refuse_event_semaphores(Path::new("/proc"), &tree).map_err(|e| e.to_string())?;
-    peers::refuse_private_memory_files(Path::new("/proc"), &tree).map_err(|e| e.to_string())?;
+    unshared::refuse(&tree).map_err(|e| e.to_string())?;
     let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| held::of(*pid)).collect();
     // If the temporary folder contained the run's folder, the archive would contain itself.
     let tmp = temporaries.own.as_deref().filter(|t| is_own_folder(t) && !into.starts_with(t));

@@ -2,7 +2,8 @@
 
 use crate::sandbox::{all_descriptors, keep_number, unblock_signals};
 use crate::task::Task;
-use able::{limits, unpatched};
+use able::limits;
+use able::unpatched::{self, Lost};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -41,7 +42,7 @@ pub fn is_patched(criu: &Path) -> bool {
 ///
 /// # Errors
 /// What it would lose.
-pub fn refuse_lost(criu: &Path, tree: impl FnOnce() -> Vec<i32>) -> Result<(), String> {
+pub fn refuse_lost(criu: &Path, tree: impl FnOnce() -> Vec<i32>) -> Result<(), Lost> {
     unpatched::refuse_lost(patch(criu), tree)
 }
 

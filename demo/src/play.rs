@@ -102,7 +102,7 @@ fn say(clock: &Instant, text: &str) {
 fn play(app: &App, dir: &Path, criu: &Path, clock: &Instant) -> Result<()> {
     if app.by_criu {
         say(clock, "making a CRIU for this kernel (packaging/criu.sh): minutes for the first time");
-        site::fetch_criu(criu).map_err(anyhow::Error::msg)?;
+        site::fetch(site::Fetched::Criu, criu).map_err(anyhow::Error::msg)?;
     }
     say(clock, "starting a private Slurm: slurmctld, slurmdbd on MariaDB, munge, eight slurmd with Joulepoint");
     let mut site =

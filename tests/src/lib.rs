@@ -9,4 +9,4 @@ pub mod programs;
 pub mod real;
 pub mod transparent;
 
-pub use site::{Site, Wanted, built, fetch_criu, fetch_mpi, page, repository};
+pub use site::{Fetched, Site, Wanted, built, fetch, page, repository};

@@ -1,7 +1,7 @@
 //! Programs of four kinds that know nothing of checkpoints (`apps/transparent`), and jobs of them whose nodes are
 //! killed under the engine criu: for the suites and random kills.
 
-use crate::{Site, Wanted, fetch_criu, repository};
+use crate::{Fetched, Site, Wanted, fetch, repository};
 use anyhow::{Context, Result, bail, ensure};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -86,7 +86,7 @@ impl Program {
 /// The site does not start.
 pub fn site(dir: &Path, nodes: u32, progress: &mut dyn FnMut(&str)) -> Result<Result<Site, String>> {
     let own = dir.with_extension("criu");
-    if let Err(reason) = fetch_criu(&own) {
+    if let Err(reason) = fetch(Fetched::Criu, &own) {
         return Ok(Err(reason));
     }
     let toml = format!(

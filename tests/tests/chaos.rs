@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use suite::chaos::history::draw;
 use suite::chaos::{Lab, Outcome};
-use suite::fetch_criu;
+use suite::{Fetched, fetch};
 
 /// Their seeds, as many as there is time for: losses of power, kills, cut cables and a storage that fails, in about a minute each.
 const SEEDS: [u64; 5] = [1002, 1001, 1009, 1012, 1023];
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(3 * 60);
 fn whatever_breaks_nothing_complete_is_lost_and_nobody_else_is_touched() -> Result<()> {
     let dir = PathBuf::from(format!("/tmp/joulepoint-few-{}", std::process::id()));
     std::fs::create_dir_all(&dir)?;
-    if let Err(reason) = fetch_criu(&dir.join("criu")) {
+    if let Err(reason) = fetch(Fetched::Criu, &dir.join("criu")) {
         println!("skipped: no CRIU: {reason}");
         return Ok(());
     }

@@ -499,7 +499,8 @@ impl Plain {
     /// Submits it; none if CRIU cannot be had.
     fn submit(site: &Site, name: &str, shape: [usize; 3], steps: &[(&'static str, u32)]) -> Result<Option<Plain>> {
         static CRIU: OnceLock<Result<(), String>> = OnceLock::new();
-        if let Err(reason) = CRIU.get_or_init(|| suite::fetch_criu(&site.conf.with_file_name("criu"))) {
+        if let Err(reason) = CRIU.get_or_init(|| suite::fetch(suite::Fetched::Criu, &site.conf.with_file_name("criu")))
+        {
             println!("skipped: groups by the engine criu: {reason}");
             return Ok(None);
         }

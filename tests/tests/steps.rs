@@ -37,7 +37,7 @@ fn site() -> Option<MutexGuard<'static, Site>> {
         let more = format!("[criu]\ncommand = {:?}\n\n[wrapper]\nstep_retries = 1000\n\n", criu.join("criu"));
         let wanted = Wanted { nodes: 4, toml: more + &Wanted::default().toml, ..Wanted::default() };
         let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts");
-        match suite::fetch_criu(&criu) {
+        match suite::fetch(suite::Fetched::Criu, &criu) {
             Ok(()) => Some(Mutex::new(site)),
             Err(reason) => {
                 println!("skipped: steps by the engine criu: {reason}");

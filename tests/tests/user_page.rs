@@ -242,7 +242,7 @@ fn every_script_runs_protected_and_ends_well() -> Result<()> {
         criu.join("criu")
     );
     let site = Site::start(&dir, &Wanted { toml, ..Wanted::default() }, &mut |_| ())?;
-    let no_criu = suite::fetch_criu(&criu).err();
+    let no_criu = suite::fetch(suite::Fetched::Criu, &criu).err();
     let mut jobs = Vec::new();
     for example in &EXAMPLES {
         let absent = || (!has(example.needs)).then(|| format!("not installed: {}", example.needs));

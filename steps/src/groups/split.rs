@@ -424,17 +424,6 @@ pub(crate) fn gathered(options: &[String]) -> Result<Vec<String>, String> {
 /// # Errors
 /// A sentence: they are not understood, or there is no program.
 pub fn options(args: &[String]) -> Result<(Vec<Named>, usize), String> {
-    let (found, at) = leading(args)?;
-    if at < args.len() { Ok((found, at)) } else { Err("it names no program".to_string()) }
-}
-
-/// Whether an `srun` with these words names no program: it answers (`--version`), or refuses them.
-pub fn only_answers(args: &[String]) -> bool {
-    leading(args).is_ok_and(|(_, at)| at == args.len())
-}
-
-/// The options before a program, and how many words they are.
-fn leading(args: &[String]) -> Result<(Vec<Named>, usize), String> {
     let (mut found, mut at) = (Vec::new(), 0);
     while let Some(written) = option(&args[at..])? {
         at += written.words;
@@ -443,7 +432,19 @@ fn leading(args: &[String]) -> Result<(Vec<Named>, usize), String> {
         }
         found.push((written.name, written.value));
     }
-    Ok((found, at))
+    if at < args.len() { Ok((found, at)) } else { Err("it names no program".to_string()) }
+}
+
+/// Whether an `srun` with these words names no program: it answers (`--version`), or refuses them.
+pub fn only_answers(args: &[String]) -> bool {
+    let mut rest = args;
+    while let Ok(Some(written)) = option(rest) {
+        rest = &rest[written.words..];
+        if written.name == "--" {
+            break;
+        }
+    }
+    rest.is_empty()
 }
 
 /// How many CPUs a node of a list such as `2(x3),4` has at most.

@@ -10,7 +10,7 @@ mod processes;
 mod queue;
 pub mod table;
 
-use crate::{Site, Wanted, fetch_criu};
+use crate::{Fetched, Site, Wanted, fetch};
 use anyhow::{Context, Result, anyhow};
 use bystander::Bystander;
 use disks::Disks;
@@ -68,7 +68,7 @@ impl Lab {
         let own = ["criu", "disks"].map(|what| dir.with_extension(what));
         let [criu, place] = &own;
         let _ = std::fs::remove_dir_all(criu);
-        fetch_criu(criu).map_err(|reason| anyhow!("no CRIU: {reason}"))?;
+        fetch(Fetched::Criu, criu).map_err(|reason| anyhow!("no CRIU: {reason}"))?;
         let disks = Disks::mount(place, seed)?;
         let wanted = Wanted {
             toml: format!("[criu]\ncommand = {:?}\n\n{}", criu.join("criu"), Wanted::default().toml),

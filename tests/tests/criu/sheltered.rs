@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
-use suite::{built, fetch_criu, transparent};
+use suite::{Fetched, built, fetch, transparent};
 
 /// Longest time of one program, with all of its restarts.
 pub const LIMIT: Duration = Duration::from_secs(600);
@@ -31,7 +31,7 @@ impl Place {
         fs::create_dir_all(&folder).expect("a folder");
         open(&folder);
         let place = Place(folder);
-        if let Err(reason) = fetch_criu(&place.path("criu")) {
+        if let Err(reason) = fetch(Fetched::Criu, &place.path("criu")) {
             println!("skipped: the engine criu: {reason}");
             return None;
         }

@@ -74,7 +74,7 @@ fn site() -> Option<MutexGuard<'static, Site>> {
             .to_string();
         let wanted = Wanted { nodes: 4, toml, slurm_conf, ..Wanted::default() };
         let site = Site::start(&dir, &wanted, &mut |text| println!("  {text}")).expect("the site starts");
-        suite::fetch_criu(&dir.join("criu")).map(|()| Mutex::new(site))
+        suite::fetch(suite::Fetched::Criu, &dir.join("criu")).map(|()| Mutex::new(site))
     };
     match SITE.get_or_init(start) {
         Ok(site) => Some(site.lock().unwrap_or_else(PoisonError::into_inner)),

