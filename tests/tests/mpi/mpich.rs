@@ -81,7 +81,7 @@ fn a_program_of_mpi_5s_abi_goes_on_after_a_killed_rank_and_in_place_of_a_dead_no
     }
     let bin = there.join("bin").display().to_string();
     let program = compiled(&site, &format!("{bin}/mpicc_abi"), "workers-abi", WORKERS)?;
-    let call = format!("PATH={bin}:$PATH; mpiexec.hydra -ppn 2 -n 6");
+    let call = format!("PATH={bin}:$PATH; srun --mpi=pmi2 -n6 -N3");
     go_on_after_a_killed_rank_and_in_place_of_a_dead_node(&mut site, "mpi-abi", &program, &call)
 }
 
