@@ -146,7 +146,10 @@ pub fn refuse_mapped_locks(tree: &[i32]) -> Result<(), MappedLock> {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         maps.lines().any(|line| line.split_whitespace().nth(4) == Some(inode))
     };
-    let lost = locks.lines().filter_map(posix_lock).find(|(pid, inode)| tree.contains(pid) && mapped(*pid, inode));
+    let lost = locks
+        .lines()
+        .filter_map(|line| lock(line, "POSIX"))
+        .find(|(pid, inode)| tree.contains(pid) && mapped(*pid, inode));
     lost.map_or(Ok(()), |(pid, _)| Err(MappedLock(pid)))
 }
 
@@ -203,11 +206,11 @@ pub fn refuse_shared_memory(root: &Path, tree: &[i32]) -> Result<(), SharedMemor
     Ok(())
 }
 
-/// The process and the inode of a line of `/proc/locks`: `1: POSIX  ADVISORY  WRITE 708 fd:01:130 0 EOF`.
-fn posix_lock(line: &str) -> Option<(i32, &str)> {
+/// The process and the inode of a line of `/proc/locks` about this kind of lock: `1: POSIX  ADVISORY  WRITE 708 fd:01:130 0 EOF`.
+pub(crate) fn lock<'a>(line: &'a str, kind: &str) -> Option<(i32, &'a str)> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [_, "POSIX", _, _, pid, file, ..] = words[..] else { return None };
-    Some((pid.parse().ok()?, file.rsplit(':').next()?))
+    let [_, of, _, _, pid, file, ..] = words[..] else { return None };
+    Some((pid.parse().ok().filter(|_| of == kind)?, file.rsplit(':').next()?))
 }
 
 /// A program has a part of a file in memory for itself: a program or library that was loaded from one, or its data.

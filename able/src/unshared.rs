@@ -91,13 +91,8 @@ pub struct Lease(i32);
 /// Which process.
 pub fn refuse_leases(tree: &[i32]) -> Result<(), Lease> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    // `3: LEASE  ACTIVE    WRITE 708 fd:01:130 0 EOF`
-    let holder = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        words.get(4).filter(|_| words.get(1) == Some(&"LEASE"))?.parse().ok()
-    };
-    let held = locks.lines().filter_map(holder).find(|pid| tree.contains(pid));
-    held.map_or(Ok(()), |pid| Err(Lease(pid)))
+    let held = locks.lines().filter_map(|line| peers::lock(line, "LEASE")).find(|(pid, _)| tree.contains(pid));
+    held.map_or(Ok(()), |(pid, _)| Err(Lease(pid)))
 }
 
 /// An orphan is in a session of its own.

@@ -10,6 +10,7 @@
 
 use std::ffi::{CStr, c_void};
 
+mod handles;
 pub mod memory;
 #[rustfmt::skip]
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]

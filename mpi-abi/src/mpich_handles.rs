@@ -15,41 +15,7 @@ crate::library!();
 /// `MPI_IN_PLACE`.
 pub const IN_PLACE: *const c_void = usize::MAX as *const c_void;
 
-/// The predefined handles.
-pub struct Handles {
-    /// `MPI_COMM_WORLD`.
-    pub world: MPI_Comm,
-    /// `MPI_COMM_SELF`.
-    pub own: MPI_Comm,
-    /// `MPI_COMM_NULL`.
-    pub no_comm: MPI_Comm,
-    /// `MPI_REQUEST_NULL`.
-    pub no_request: MPI_Request,
-    /// `MPI_GROUP_NULL`.
-    pub no_group: MPI_Group,
-    /// `MPI_GROUP_EMPTY`.
-    pub empty_group: MPI_Group,
-    /// `MPI_MESSAGE_NULL`.
-    pub no_message: MPI_Message,
-    /// `MPI_MESSAGE_NO_PROC`.
-    pub no_process: MPI_Message,
-    /// `MPI_DATATYPE_NULL`.
-    pub no_type: MPI_Datatype,
-    /// `MPI_OP_NULL`.
-    pub no_op: MPI_Op,
-    /// `MPI_REPLACE`.
-    pub replace: MPI_Op,
-    /// `MPI_NO_OP`.
-    pub no_operation: MPI_Op,
-    /// `MPI_BYTE`.
-    pub byte: MPI_Datatype,
-    /// `MPI_PACKED`.
-    pub packed: MPI_Datatype,
-    /// `MPI_INFO_NULL`.
-    pub no_info: MPI_Info,
-    /// `MPI_ERRORS_RETURN`.
-    pub errors_return: MPI_Errhandler,
-}
+crate::handles::predefined! {}
 
 /// The handles.
 #[inline]

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::openmpi::*;
-use crate::{Int, Kind, fortran_number, reserve, variable};
+use crate::{Int, Kind, fortran_number, variable};
 use mpi_ranks::slots::SLOTS;
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
@@ -22,55 +22,14 @@ pub const IN_PLACE: *const c_void = std::ptr::without_provenance(1);
 /// Bytes from one of our handles to the next: more than any struct of Open MPI's whose fields its Fortran layer reads.
 const STRIDE: usize = 256;
 
-/// Where a kind's range begins, as a part of the reservation.
-fn begin(kind: Kind) -> usize {
-    SLOTS * STRIDE * kind as usize
-}
-
-/// The predefined handles, and the range of our own.
-pub struct Handles {
-    /// `MPI_COMM_WORLD`.
-    pub world: MPI_Comm,
-    /// `MPI_COMM_SELF`.
-    pub own: MPI_Comm,
-    /// `MPI_COMM_NULL`.
-    pub no_comm: MPI_Comm,
-    /// `MPI_REQUEST_NULL`.
-    pub no_request: MPI_Request,
-    /// `MPI_GROUP_NULL`.
-    pub no_group: MPI_Group,
-    /// `MPI_GROUP_EMPTY`.
-    pub empty_group: MPI_Group,
-    /// `MPI_MESSAGE_NULL`.
-    pub no_message: MPI_Message,
-    /// `MPI_MESSAGE_NO_PROC`.
-    pub no_process: MPI_Message,
-    /// `MPI_DATATYPE_NULL`.
-    pub no_type: MPI_Datatype,
-    /// `MPI_OP_NULL`.
-    pub no_op: MPI_Op,
-    /// `MPI_REPLACE`.
-    pub replace: MPI_Op,
-    /// `MPI_NO_OP`.
-    pub no_operation: MPI_Op,
-    /// `MPI_BYTE`.
-    pub byte: MPI_Datatype,
-    /// `MPI_PACKED`.
-    pub packed: MPI_Datatype,
-    /// `MPI_INFO_NULL`.
-    pub no_info: MPI_Info,
-    /// `MPI_ERRORS_RETURN`.
-    pub errors_return: MPI_Errhandler,
+crate::handles::predefined! {
     /// Addresses that hold nothing of anybody else.
     range: usize,
     /// Where requests and groups keep their Fortran number, in bytes, once it has been found.
     fortran: OnceLock<[Option<usize>; 2]>,
 }
 
-// SAFETY: addresses that are only compared and handed on; what they point to is Open MPI's.
-unsafe impl Send for Handles {}
-// SAFETY: as above; nothing here is written after it was made, but for the OnceLock.
-unsafe impl Sync for Handles {}
+crate::handles::addresses!(STRIDE);
 
 /// The handles, looked up once.
 #[inline]
@@ -93,18 +52,9 @@ pub fn handles() -> &'static Handles {
         packed: variable(LIBRARIES, c"ompi_mpi_packed").cast(),
         no_info: variable(LIBRARIES, c"ompi_mpi_info_null").cast(),
         errors_return: variable(LIBRARIES, c"ompi_mpi_errors_return").cast(),
-        range: reserve(SLOTS * STRIDE * 3),
+        range: range(),
         fortran: OnceLock::new(),
     })
-}
-
-fn address(kind: Kind, index: u32) -> usize {
-    handles().range + begin(kind) + index as usize * STRIDE
-}
-
-fn index(kind: Kind, handle: usize) -> Option<u32> {
-    let offset = handle.wrapping_sub(handles().range + begin(kind));
-    (offset < SLOTS * STRIDE).then_some((offset / STRIDE) as u32)
 }
 
 /// The handle of an object of ours. Open MPI's Fortran layer reads the number of some where it keeps its own.
@@ -115,39 +65,6 @@ fn numbered(kind: Kind, index: u32) -> usize {
         unsafe { *((at + offset) as *mut Int) = fortran_number(index) };
     }
     at
-}
-
-/// The handle of our request `index`.
-pub fn request_handle(index: u32) -> MPI_Request {
-    numbered(Kind::Request, index) as MPI_Request
-}
-
-/// Which of our requests a handle is, or `None` if it is native.
-#[inline]
-pub fn request_index(handle: MPI_Request) -> Option<u32> {
-    index(Kind::Request, handle as usize)
-}
-
-/// The handle of our group `index`.
-pub fn group_handle(index: u32) -> MPI_Group {
-    numbered(Kind::Group, index) as MPI_Group
-}
-
-/// Which of our groups a handle is, or `None` if it is native.
-#[inline]
-pub fn group_index(handle: MPI_Group) -> Option<u32> {
-    index(Kind::Group, handle as usize)
-}
-
-/// The handle of our message `index`.
-pub fn message_handle(index: u32) -> MPI_Message {
-    address(Kind::Message, index) as MPI_Message
-}
-
-/// Which of our messages a handle is, or `None` if it is native.
-#[inline]
-pub fn message_index(handle: MPI_Message) -> Option<u32> {
-    index(Kind::Message, handle as usize)
 }
 
 /// Where Open MPI's requests and groups hold their Fortran number: the place at which eight of them hold what
@@ -200,19 +117,6 @@ pub fn status(source: Int, tag: Int, bytes: u64, cancelled: bool) -> MPI_Status 
         _cancelled: cancelled.into(),
         _ucount: bytes as usize,
     }
-}
-
-/// Whether the program asked for no status.
-#[inline]
-pub fn ignored(status: *const MPI_Status) -> bool {
-    status.is_null()
-}
-
-/// `MPI_STATUS_IGNORE`.
-#[must_use]
-#[inline]
-pub fn no_status() -> *mut MPI_Status {
-    std::ptr::null_mut()
 }
 
 /// `MPI_UNWEIGHTED`; `MPI_WEIGHTS_EMPTY` is the next.

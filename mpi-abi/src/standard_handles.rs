@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 use crate::standard::*;
-use crate::{Int, Kind, reserve};
+use crate::{Int, Kind};
 use mpi_ranks::slots::SLOTS;
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
@@ -16,48 +16,17 @@ crate::library!();
 /// `MPI_IN_PLACE`.
 pub const IN_PLACE: *const c_void = std::ptr::without_provenance(1);
 
-/// The predefined handles.
-pub struct Handles {
-    /// `MPI_COMM_WORLD`.
-    pub world: MPI_Comm,
-    /// `MPI_COMM_SELF`.
-    pub own: MPI_Comm,
-    /// `MPI_COMM_NULL`.
-    pub no_comm: MPI_Comm,
-    /// `MPI_REQUEST_NULL`.
-    pub no_request: MPI_Request,
-    /// `MPI_GROUP_NULL`.
-    pub no_group: MPI_Group,
-    /// `MPI_GROUP_EMPTY`.
-    pub empty_group: MPI_Group,
-    /// `MPI_MESSAGE_NULL`.
-    pub no_message: MPI_Message,
-    /// `MPI_MESSAGE_NO_PROC`.
-    pub no_process: MPI_Message,
-    /// `MPI_DATATYPE_NULL`.
-    pub no_type: MPI_Datatype,
-    /// `MPI_OP_NULL`.
-    pub no_op: MPI_Op,
-    /// `MPI_REPLACE`.
-    pub replace: MPI_Op,
-    /// `MPI_NO_OP`.
-    pub no_operation: MPI_Op,
-    /// `MPI_BYTE`.
-    pub byte: MPI_Datatype,
-    /// `MPI_PACKED`.
-    pub packed: MPI_Datatype,
-    /// `MPI_INFO_NULL`.
-    pub no_info: MPI_Info,
-    /// `MPI_ERRORS_RETURN`.
-    pub errors_return: MPI_Errhandler,
+crate::handles::predefined! {
     /// Addresses that hold nothing of anybody else.
     range: usize,
 }
 
-// SAFETY: addresses that are only compared and handed on.
-unsafe impl Send for Handles {}
-// SAFETY: as above; nothing here is written after it was made.
-unsafe impl Sync for Handles {}
+crate::handles::addresses!(1);
+
+/// The handle of an object of ours: nobody reads what is there.
+fn numbered(kind: Kind, index: u32) -> usize {
+    address(kind, index)
+}
 
 /// The handles.
 #[inline]
@@ -80,54 +49,12 @@ pub fn handles() -> &'static Handles {
         packed: std::ptr::without_provenance_mut(0x207),
         no_info: std::ptr::without_provenance_mut(0x130),
         errors_return: std::ptr::without_provenance_mut(0x143),
-        range: reserve(SLOTS * 3),
+        range: range(),
     })
 }
 
 /// Predefined handles are smaller than this: the ABI's zero page.
 const PREDEFINED: usize = 4096;
-
-fn address(kind: Kind, index: u32) -> usize {
-    handles().range + SLOTS * kind as usize + index as usize
-}
-
-fn index(kind: Kind, handle: usize) -> Option<u32> {
-    let offset = handle.wrapping_sub(handles().range + SLOTS * kind as usize);
-    (offset < SLOTS).then_some(offset as u32)
-}
-
-/// The handle of our request `index`.
-pub fn request_handle(index: u32) -> MPI_Request {
-    address(Kind::Request, index) as MPI_Request
-}
-
-/// Which of our requests a handle is, or `None` if it is native.
-#[inline]
-pub fn request_index(handle: MPI_Request) -> Option<u32> {
-    index(Kind::Request, handle as usize)
-}
-
-/// The handle of our group `index`.
-pub fn group_handle(index: u32) -> MPI_Group {
-    address(Kind::Group, index) as MPI_Group
-}
-
-/// Which of our groups a handle is, or `None` if it is native.
-#[inline]
-pub fn group_index(handle: MPI_Group) -> Option<u32> {
-    index(Kind::Group, handle as usize)
-}
-
-/// The handle of our message `index`.
-pub fn message_handle(index: u32) -> MPI_Message {
-    address(Kind::Message, index) as MPI_Message
-}
-
-/// Which of our messages a handle is, or `None` if it is native.
-#[inline]
-pub fn message_index(handle: MPI_Message) -> Option<u32> {
-    index(Kind::Message, handle as usize)
-}
 
 /// A status of `bytes` bytes from `source`; the error field is success.
 #[must_use]
@@ -137,19 +64,6 @@ pub fn status(source: Int, tag: Int, bytes: u64, cancelled: bool) -> MPI_Status 
     native().MPI_Status_set_elements_x(&mut status, handles().byte, bytes as MPI_Count);
     native().MPI_Status_set_cancelled(&mut status, cancelled.into());
     status
-}
-
-/// Whether the program asked for no status.
-#[inline]
-pub fn ignored(status: *const MPI_Status) -> bool {
-    status.is_null()
-}
-
-/// `MPI_STATUS_IGNORE`.
-#[must_use]
-#[inline]
-pub fn no_status() -> *mut MPI_Status {
-    std::ptr::null_mut()
 }
 
 /// `MPI_UNWEIGHTED`; `MPI_WEIGHTS_EMPTY` is the next.
