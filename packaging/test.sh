@@ -64,7 +64,9 @@ tell() {
     broken=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$2/log")
     skipped=$(grep -c '^skipped' "$2/log" || true)
     if [ "$status" -ne 0 ] || [ "$broken" -gt 0 ]; then
-        failures "$2/log" | sed "s/^/$try/" | tee -a "$work/reasons"
+        failures "$2/log" | sed "s/^/$try/" > "$work/told"
+        cat "$work/told"
+        { printf '%s: ' "$1"; head -n 15 "$work/told"; } >> "$work/reasons"
     fi
     passed=$((passed + second)) broken=$((broken - second))
     if [ "$status" -ne 0 ]; then
@@ -93,6 +95,9 @@ floor_real() {
 
 # Properties are tried on the same cases at each run, so that a change is judged by what it changes; `make properties` draws new ones.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
+
+# What a test says of its failure names the place; the calls that led there only hide it.
+export RUST_BACKTRACE=0
 
 tested=$(git rev-parse HEAD)
 [ -z "$(git status --porcelain)" ] || tested=""
@@ -167,7 +172,7 @@ printf '\nTests by floor\n%s' "$summary"
 total=$(printf '%s' "$summary" | awk '{ for (i = 1; i < NF; i++) if ($(i + 1) == "passed,") n += $i } END { print n + 0 }')
 bad=$(printf '%s' "$summary" | awk '{ for (i = 1; i < NF; i++) if ($(i + 1) == "failed,") n += $i } END { print n + 0 }')
 # What failed is told again, where the end of a long log is read first.
-[ ! -s "$work/reasons" ] || { printf '\nWhat failed\n'; head -n 40 "$work/reasons"; }
+[ ! -s "$work/reasons" ] || { printf '\nWhat failed\n'; head -n 80 "$work/reasons"; }
 printf '%d passed, %d failed\n' "$total" "$bad"
 # For make release-check: this commit needs no second run.
 if [ "$failed" -eq 0 ] && [ "$tested" = "$(git rev-parse HEAD)" ] && [ -z "$(git status --porcelain)" ]; then

@@ -306,6 +306,8 @@ fn asks_for_another_life(site: &Site) -> Result<()> {
                     [ "$(cat state)" = xx ] || exit 75"#;
     let job =
         Job::submit(site, "again", &["--ft-energy", "--ft-energy-done=state", "--ft-energy-interval=1s"], script)?;
+    // Before that it waits for its first life.
+    job.says(site, &["life 0"])?;
     starts_now(site, &job)?;
     job.ends(site, "COMPLETED")?;
     let output = job.says(site, &["life 0", "life 1", "exit code 75", "it begins anew, as Slurm has it"])?;
