@@ -30,6 +30,9 @@ const APPEND_LIMIT: Duration = Duration::from_secs(10);
 /// The same of a look that nothing depends on.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
 
+/// A file that is made now has the time of the kernel's last tick: as long ago at most, s.
+const TICK_S: f64 = 0.01;
+
 /// How long it waits for anything else that does not get on.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
@@ -317,7 +320,7 @@ impl Store for RunFolder {
 
     fn left(&self) -> Repeated {
         let (folder, run) = (std::env::current_dir().unwrap_or_default(), self.path.clone());
-        Look { folder, since_s: self.began_s, run, ..Look::default() }.within_limit()
+        Look { folder, since_s: self.began_s - TICK_S, run, ..Look::default() }.within_limit()
     }
 
     fn flush(&mut self, limit_s: f64) {

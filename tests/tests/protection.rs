@@ -296,8 +296,19 @@ fn scontrol(site: &Site, words: &[&str]) -> Result<()> {
 fn starts_now(site: &Site, job: &Job) -> Result<()> {
     let pending = |site: &Site| Ok((site.state(job.id)? == "PENDING").then_some(()));
     site.wait("the queue", LIMIT, pending)?;
-    let now = format!("JobId={}", job.id);
-    scontrol(site, &["update", &now, "StartTime=now"])
+    let (number, now) = (job.id.to_string(), format!("JobId={}", job.id));
+    site.wait("its start", LIMIT, |site| {
+        let output = site.cluster.command("squeue").args(["-h", "-j", &number, "-o", "%T %Q"]).output()?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        // One that is held has no priority.
+        let waits = ["PENDING", "COMPLETING", "REQUEUED"].iter().any(|state| said.starts_with(state));
+        if !waits || said.trim() == "PENDING 0" {
+            return Ok(Some(()));
+        }
+        // Again, since Slurm sets the time itself when all that was there has ended.
+        site.cluster.command("scontrol").args(["update", &now, "StartTime=now"]).output()?;
+        Ok(None)
+    })
 }
 
 /// A script that ends with an exit code for which Slurm starts it again has done what it wanted: it begins anew.
