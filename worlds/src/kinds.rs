@@ -4,6 +4,7 @@
 use host::linked;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is installed beside our own program's folder.
@@ -35,7 +36,7 @@ pub enum Family {
     Prrte,
     /// Hydra, of MPICH.
     Hydra,
-    /// Intel's Hydra, which has the words of MPICH's, and does not say where its ranks go.
+    /// Intel's Hydra, which has the words of MPICH's, and another way to say where its ranks go.
     IntelHydra,
 }
 
@@ -208,8 +209,17 @@ pub fn is_mpi(library: &str) -> bool {
     begins(&PARALLEL) && !begins(&OF_LANGUAGES)
 }
 
+/// The launcher that a program is, or that Intel's `mpirun`, a script, calls where it need not set any variables before.
+pub fn called(program: &Path) -> PathBuf {
+    let launcher = program.with_file_name("mpiexec.hydra");
+    let calls_it = || fs::read_to_string(program).is_ok_and(|script| script.contains("I_MPI_MPIRUN"));
+    let is_intels = program.ends_with("mpirun") && std::env::var_os("I_MPI_ROOT").is_some() && calls_it();
+    if is_intels && Family::IntelHydra.of(&launcher) == Some(Whose::Own) { launcher } else { program.to_path_buf() }
+}
+
 /// What kind of launcher a program is, if it starts programs of an implementation that can be one world.
 pub fn family(launcher: &Path) -> Option<Family> {
+    let launcher = &called(launcher);
     KINDS.iter().map(|kind| kind.family).find(|family| family.of(launcher) == Some(Whose::Own))
 }
 
@@ -251,8 +261,8 @@ pub fn parts(library: &str, libraries: &BTreeSet<String>, us: &Path, launcher: &
             Some(((_, Whose::Others), file)) => return Err(Hindrance::OtherLauncher(library.to_string(), file)),
             None => return Err(Hindrance::NoLauncher(first.launchers[0], first.name)),
         },
-        Launcher::Is(program) => match whose(program) {
-            Some((kind, Whose::Own)) => (kind, program.clone()),
+        Launcher::Is(program) => match whose(&called(program)) {
+            Some((kind, Whose::Own)) => (kind, called(program)),
             _ => return Err(Hindrance::OtherLauncher(library.to_string(), program.clone())),
         },
         Launcher::Later => (first, PathBuf::from(first.launchers[0])),

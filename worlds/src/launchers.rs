@@ -28,10 +28,11 @@ pub fn read(family: Family, words: &[String]) -> Result<Call, Unread> {
 /// # Errors
 /// Why it does not.
 pub fn asked(family: Family, real: &Command, call: &Call) -> Result<Placed, Unplaced> {
+    let program = call.program.first().map_or("", String::as_str);
     match family {
         Family::Orte => map::asked(real, call, &["--do-not-launch", "--display-map"]),
         Family::Prrte => map::asked(real, call, &["--rtos", "donotlaunch", "--display", "map"]),
-        Family::Hydra => hydra::asked(real, &call.options, call.program.first().map_or("", String::as_str)),
-        Family::IntelHydra => Err(Unplaced::Mute),
+        Family::Hydra => hydra::asked(real, &call.options, program),
+        Family::IntelHydra => hydra::asked_intel(real, &call.options, program),
     }
 }

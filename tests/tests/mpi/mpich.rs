@@ -70,7 +70,7 @@ fn a_program_of_mpich_that_hydra_starts_goes_on_after_a_killed_rank_and_in_place
     )
 }
 
-/// One that is linked to the library of MPI 5's standard ABI, as MPICH 5 offers it.
+/// One that is linked to the library of MPI 5's standard ABI, as MPICH 5 offers it, and is started by its launcher.
 #[test]
 fn a_program_of_mpi_5s_abi_goes_on_after_a_killed_rank_and_in_place_of_a_dead_node() -> Result<()> {
     let Some(mut site) = site() else { return Ok(()) };
@@ -81,7 +81,7 @@ fn a_program_of_mpi_5s_abi_goes_on_after_a_killed_rank_and_in_place_of_a_dead_no
     }
     let bin = there.join("bin").display().to_string();
     let program = compiled(&site, &format!("{bin}/mpicc_abi"), "workers-abi", WORKERS)?;
-    let call = format!("PATH={bin}:$PATH; srun --mpi=pmi2 -n6 -N3");
+    let call = format!("PATH={bin}:$PATH; mpiexec -n 6 -ppn 2");
     go_on_after_a_killed_rank_and_in_place_of_a_dead_node(&mut site, "mpi-abi", &program, &call)
 }
 

@@ -1,8 +1,10 @@
-//! A call of Hydra, the launcher of MPICH: what its words mean, and where it puts its ranks, which it tells to who would
-//! start its proxies by hand.
+//! A call of Hydra, the launcher of MPICH and of Intel's MPI: what its words mean, and where it puts its ranks. MPICH's tells
+//! that to who would start its proxies by hand, and Intel's shows it.
 
 use super::map::{Placed, Unplaced, ask, pass_environment};
 use super::words::{Call, Unread, set};
+use crate::kinds;
+use std::path::Path;
 use std::process::Command;
 
 /// What an option is about.
@@ -44,7 +46,7 @@ const OPTIONS: &[(&str, About)] = &[
 ];
 
 /// Variables by which Hydra is told something that sandboxes do anyhow, or of which they have nothing.
-const NEUTRAL: [&str; 8] = [
+const NEUTRAL: [&str; 17] = [
     "HYDRA_BINDING",
     "HYDRA_BOOTSTRAP",
     "HYDRA_HOST_FILE",
@@ -52,14 +54,29 @@ const NEUTRAL: [&str; 8] = [
     "HYDRA_LAUNCHER",
     "HYDRA_MAPPING",
     "HYDRA_RMK",
+    "I_MPI_HYDRA_BOOTSTRAP",
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC",
+    "I_MPI_HYDRA_BRANCH_COUNT",
+    "I_MPI_HYDRA_HOST_FILE",
+    "I_MPI_HYDRA_IFACE",
+    "I_MPI_HYDRA_RMK",
+    "I_MPI_HYDRA_TOPOLIB",
+    "I_MPI_JOB_FAST_STARTUP",
+    "I_MPI_JOB_RESPECT_PROCESS_PLACEMENT",
     "MPIEXEC_PORT_RANGE",
 ];
+
+/// How variables begin by which its user or site tells Hydra what it is to do.
+const STEERING: [&str; 4] = ["HYDRA_", "I_MPI_HYDRA_", "I_MPI_JOB_", "MPIEXEC_"];
 
 /// File in the user's home with options that Hydra reads before those of a call.
 const CONFIGURATION: &str = ".mpiexec.hydra.conf";
 
 /// Words by which Hydra says where its ranks go, and starts none.
 const ASKING: [&str; 3] = ["-verbose", "-launcher", "manual"];
+
+/// The same of Intel's, which gives up when what is to reach the nodes fails.
+const ASKING_INTEL: [&str; 5] = ["-print-rank-map", "-bootstrap", "ssh", "-bootstrap-exec", "/bin/false"];
 
 /// What it says last.
 const END: &str = "HYDRA_LAUNCH_END";
@@ -72,7 +89,7 @@ const BEFORE_VARIABLES: &str = "--global-inherited-env";
 /// # Errors
 /// Why they are not understood.
 pub(super) fn words(words: &[String], variables: impl IntoIterator<Item = String>) -> Result<Call, Unread> {
-    let steers = |name: &String| ["HYDRA_", "MPIEXEC_"].iter().any(|begin| name.starts_with(begin));
+    let steers = |name: &String| STEERING.iter().any(|begin| name.starts_with(begin));
     if let Some(name) = variables.into_iter().find(|name| steers(name) && !NEUTRAL.contains(&name.as_str())) {
         return Err(Unread::Told(name));
     }
@@ -105,44 +122,73 @@ pub(super) fn words(words: &[String], variables: impl IntoIterator<Item = String
     call.starts(rest)
 }
 
-/// Where a launcher puts its ranks, with these options: it says it, and starts nothing.
+/// Where MPICH's launcher puts its ranks, with these options: it says it, and starts nothing.
 ///
 /// # Errors
 /// Why it does not.
 pub(super) fn asked(real: &Command, options: &[String], program: &str) -> Result<Placed, Unplaced> {
-    let mut command = Command::new(real.get_program());
+    read(&ask(asking(real, &ASKING, options, program), Some(END))?)
+}
+
+/// The same of Intel's.
+///
+/// # Errors
+/// Why it does not.
+pub(super) fn asked_intel(real: &Command, options: &[String], program: &str) -> Result<Placed, Unplaced> {
+    read_shown(&ask(asking(real, &ASKING_INTEL, options, program), None)?)
+}
+
+fn asking(real: &Command, words: &[&str], options: &[String], program: &str) -> Command {
+    let mut command = Command::new(kinds::called(Path::new(real.get_program())));
     // What it passes on to ranks is none of its answer.
     let is_of_launcher = |name: &str| {
-        ["SLURM", "HYDRA_", "MPIEXEC_", "LD_"].iter().any(|begin| name.starts_with(begin))
+        ["SLURM", "HYDRA_", "I_MPI_", "MPIEXEC_", "LD_"].iter().any(|begin| name.starts_with(begin))
             || ["HOME", "PATH", "TMPDIR", "USER"].contains(&name)
     };
     command.env_clear();
     command.envs(std::env::vars().filter(|(name, _)| is_of_launcher(name)));
     pass_environment(real, &mut command, |name| name.to_str().is_some_and(is_of_launcher));
-    command.args(ASKING).args(options).arg(program);
-    read(&ask(command, Some(END))?)
+    command.args(words).args(options).arg(program);
+    command
 }
 
-/// What Hydra would tell its proxies.
+/// What MPICH's Hydra would tell its proxies.
 fn read(text: &str) -> Result<Placed, Unplaced> {
-    let proxies = text.lines().filter(|line| line.starts_with("--version "));
+    let proxies: Vec<&str> = text.lines().filter(|line| line.starts_with("--version ")).collect();
+    // What stands behind its variables is told by MPICH 5 alone, and has no text of anybody's but the name of the program.
+    let blocks: Vec<Vec<usize>> = proxies.iter().filter_map(|proxy| blocks(proxy)).collect();
     let proxies: Vec<Vec<&str>> = proxies
+        .iter()
         .map(|line| line.split(BEFORE_VARIABLES).next().unwrap_or_default().split_whitespace().collect())
         .collect();
-    let of = |proxy: &Vec<&str>, name: &str| {
-        let at = proxy.iter().position(|word| *word == name).ok_or(Unplaced::NoMap)?;
-        proxy.get(at + 1).map(|value| (*value).to_string()).ok_or(Unplaced::NoMap)
-    };
     let first = proxies.first().ok_or(Unplaced::NoMap)?;
     let count = of(first, "--global-process-count")?.parse().map_err(|_| Unplaced::NoMap)?;
     let hosts = proxies.iter().map(|proxy| of(proxy, "--hostname")).collect::<Result<Vec<_>, _>>()?;
-    let nodes = mapped(&of(first, "--pmi-process-mapping")?, count).ok_or(Unplaced::NoMap)?;
+    let placed = match blocks.len() {
+        0 => by_map(&proxies, hosts, &mapped(&of(first, "--pmi-process-mapping")?, count).ok_or(Unplaced::NoMap)?)?,
+        _ => hosts.into_iter().zip(blocks).collect(),
+    };
+    let mut ranks: Vec<usize> = placed.iter().flat_map(|(_, ranks)| ranks).copied().collect();
+    ranks.sort_unstable();
+    // Each is somewhere, and once: what is read otherwise would be no answer.
+    let is_whole = placed.len() == proxies.len() && ranks.iter().copied().eq(0..count);
+    if is_whole { Ok(placed) } else { Err(Unplaced::NoMap) }
+}
+
+/// The value of a word of what a proxy is told.
+fn of(proxy: &[&str], name: &str) -> Result<String, Unplaced> {
+    let at = proxy.iter().position(|word| *word == name).ok_or(Unplaced::NoMap)?;
+    proxy.get(at + 1).map(|value| (*value).to_string()).ok_or(Unplaced::NoMap)
+}
+
+/// The ranks of MPICH 4's proxies by the node of each rank.
+fn by_map(proxies: &[Vec<&str>], hosts: Vec<String>, nodes: &[usize]) -> Result<Placed, Unplaced> {
     let mut placed: Placed = hosts.into_iter().map(|host| (host, Vec::new())).collect();
-    for (rank, node) in nodes.into_iter().enumerate() {
-        placed.get_mut(node).ok_or(Unplaced::NoMap)?.1.push(rank);
+    for (rank, node) in nodes.iter().enumerate() {
+        placed.get_mut(*node).ok_or(Unplaced::NoMap)?.1.push(rank);
     }
-    // Each is told the ranks that it has: what is read otherwise would be no answer.
-    for ((_, ranks), proxy) in placed.iter().zip(&proxies) {
+    // Each is told the first of the ranks that it has.
+    for ((_, ranks), proxy) in placed.iter().zip(proxies) {
         let told = of(proxy, "--pmi-id-map")?;
         let begins = told.split(',').nth(1).and_then(|rank| rank.parse().ok());
         if ranks.first().copied() != begins {
@@ -150,6 +196,31 @@ fn read(text: &str) -> Result<Placed, Unplaced> {
         }
     }
     Ok(placed)
+}
+
+/// The ranks of a proxy of MPICH 5, which is told the first of each block and how many it has.
+fn blocks(proxy: &str) -> Option<Vec<usize>> {
+    let words: Vec<&str> = proxy.split_whitespace().collect();
+    let mut ranks = Vec::new();
+    for block in words.windows(4).filter(|words| (words[0], words[2]) == ("--exec-rank", "--exec-proc-count")) {
+        let (first, count): (usize, usize) = (block[1].parse().ok()?, block[3].parse().ok()?);
+        if ranks.len().checked_add(count)? > MOST_RANKS {
+            return None;
+        }
+        ranks.extend(first..first.checked_add(count)?);
+    }
+    (!ranks.is_empty()).then_some(ranks)
+}
+
+/// What Intel's Hydra shows: a line such as `(n1:0,1)` for each node.
+fn read_shown(text: &str) -> Result<Placed, Unplaced> {
+    let shown = text.lines().filter_map(|line| line.strip_prefix('(')?.strip_suffix(')')?.rsplit_once(':'));
+    let of_node = |(node, ranks): (&str, &str)| {
+        let ranks = ranks.split(',').map(str::parse).collect::<Result<_, _>>().map_err(|_| Unplaced::NoMap)?;
+        Ok((node.to_string(), ranks))
+    };
+    let placed: Placed = shown.map(of_node).collect::<Result<_, Unplaced>>()?;
+    if placed.is_empty() { Err(Unplaced::NoMap) } else { Ok(placed) }
 }
 
 /// The node of each rank, of a map such as `(vector,(0,3,2))`: from node 0 on, three nodes have two ranks each; it begins
@@ -229,8 +300,35 @@ mod tests {
         assert_eq!(read(&text).unwrap(), [ranks("n1", &[0, 1]), ranks("n2", &[2, 3]), ranks("n3", &[4])]);
         let text = format!("{}{}", proxy("n1", 0, "(vector,(0,2,1))"), proxy("n2", 1, "(vector,(0,2,1))"));
         assert_eq!(read(&text).unwrap(), [ranks("n1", &[0, 2, 4]), ranks("n2", &[1, 3])]);
+        let proxy = |host: &str, blocks: &str| {
+            format!(
+                "--version 5.0.2 --hostname {host} --global-process-count 5 --pmi-process-mapping (vector,[(0,2,1)]x2,0) \
+                 --global-inherited-env 1 'A=x' --exec --exec-appnum 0 {blocks} --exec-args 1 true\n"
+            )
+        };
+        let first = "--exec-rank 0 --exec-proc-count 2 --exec-rank 4 --exec-proc-count 1";
+        let five = proxy("n1", first) + &proxy("n2", "--exec-rank 2 --exec-proc-count 2");
+        assert_eq!(read(&five).unwrap(), [ranks("n1", &[0, 1, 4]), ranks("n2", &[2, 3])]);
+        assert!(matches!(read(&proxy("n1", first)), Err(Unplaced::NoMap)), "two are missing");
+        let mixed = proxy("n1", first) + &proxy("n2", "");
+        assert!(matches!(read(&mixed), Err(Unplaced::NoMap)));
+        let proxy = |host: &str, first: usize, map: &str| {
+            format!(
+                "--version 4.0.2 --hostname {host} --pmi-id-map 0,{first} --global-process-count 5 --pmi-process-mapping {map}\n"
+            )
+        };
         for text in ["", "[mpiexec] unrecognized argument", &proxy("n1", 3, map), &proxy("n1", 0, "(vector,(0,9,1))")] {
             assert!(matches!(read(text), Err(Unplaced::NoMap)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_intels_hydra_shows_is_read() {
+        let text = "(n1:0,1,6)\n(n2:2,3,4,5)\n\n[mpiexec@n1] Launch arguments: /bin/false -x n1 (a:b)\n";
+        let expected = [("n1".to_string(), vec![0, 1, 6]), ("n2".to_string(), vec![2, 3, 4, 5])];
+        assert_eq!(read_shown(text).unwrap(), expected);
+        for text in ["", "[mpiexec@n1] unrecognized argument", "(n1:0,x)\n"] {
+            assert!(matches!(read_shown(text), Err(Unplaced::NoMap)), "{text}");
         }
     }
 }

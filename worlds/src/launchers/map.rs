@@ -20,9 +20,6 @@ pub enum Unplaced {
     /// It cannot be asked.
     #[error("it cannot be asked where its ranks go: {0}")]
     Asked(#[from] io::Error),
-    /// There is no way to ask it.
-    #[error("Intel's launcher does not say where its ranks go")]
-    Mute,
     /// It does not answer.
     #[error("it does not say where its ranks go within {} s", LIMIT.as_secs())]
     Silent,
