@@ -16,6 +16,7 @@ pub mod memory;
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod mpich;
 mod mpich_handles;
+mod newer;
 #[rustfmt::skip]
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod openmpi;

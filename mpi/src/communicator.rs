@@ -63,10 +63,20 @@ pub struct Comm {
     pub created: Cell<u64>,
     /// Collectives that have begun, and those that have ended: they are carried out one after another.
     pub tickets: Cell<(u64, u64)>,
+    /// Whether its owner has freed it: who holds it last (a file, a collective) frees its engine.
+    pub is_freed: Cell<bool>,
     /// Its topology, if it has one.
     pub topology: Option<Topology>,
     /// Where messages and receives wait.
     pub lanes: [Queues; 2],
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        if self.is_freed.get() && self.engine != handles().no_comm {
+            crate::world::aside(|| native().MPI_Comm_free(&mut self.engine));
+        }
+    }
 }
 
 impl Comm {
@@ -114,6 +124,7 @@ impl Comm {
             remote,
             created: Cell::new(0),
             tickets: Cell::new((0, 0)),
+            is_freed: Cell::default(),
             topology: None,
             lanes: Default::default(),
         }

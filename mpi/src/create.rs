@@ -167,16 +167,22 @@ pub fn native_subsets(world: W, parent: MPI_Comm, ranks: &[u32], tag: Int, made:
 }
 
 fn free(world: &World, comm: *mut MPI_Comm) -> Res {
-    // Before its handle can be that of another one, which a second thread makes meanwhile.
-    let freed = world.forget(take(comm));
-    let engine = freed.as_ref().map(|freed| freed.engine).filter(|engine| *engine != handles().no_comm);
-    if let Err(fault) = check(aside(|| native().MPI_Comm_free(comm))) {
-        freed.into_iter().for_each(|kept| world.keep(kept));
-        return Err(fault);
+    let mut handle = take(comm);
+    let Some(at) = world.find(handle) else {
+        world.thin.borrow_mut().remove(&handle);
+        return check(aside(|| native().MPI_Comm_free(comm)));
+    };
+    let (begun, ended) = at.tickets.get();
+    if begun != ended {
+        // Collectives that are under way come to their end.
+        put(comm, handles().no_comm);
+        world.defer(Box::new(move || _ = native().MPI_Comm_free(&mut handle)));
+    } else {
+        // Callbacks that delete its attributes may use it.
+        check(aside(|| native().MPI_Comm_free(comm)))?;
     }
-    if let Some(mut engine) = engine {
-        aside(|| native().MPI_Comm_free(&mut engine));
-    }
+    at.is_freed.set(true);
+    world.forget(&at);
     Ok(())
 }
 
@@ -232,7 +238,7 @@ export! {
     fn MPI_Comm_disconnect(comm: *mut MPI_Comm) => |w| match w.find(take(comm)) {
         Some(_) => free(w, comm),
         None => {
-            w.forget(take(comm));
+            w.thin.borrow_mut().remove(&take(comm));
             check(aside(|| native().MPI_Comm_disconnect(comm)))
         }
     };

@@ -78,7 +78,7 @@ fn ask(world: &World, comm: &Rc<Comm>, wanted: Source, take: bool) -> Res<Found>
         Some(-1) => Ok(None),
         Some(rank) => wait_for(world, comm, Source { rank: rank as Int, ..wanted }, take).map(Some),
         None => {
-            world.progress();
+            world.look();
             let found = look(comm, wanted, take)?;
             let answer = found.as_ref().map_or(-1, |(status, _)| i64::from(status.MPI_SOURCE));
             world.outcomes.record(world, PROBE, answer, answer == -1);

@@ -237,12 +237,10 @@ impl World {
         // What is native may be there within a microsecond: it is not kept waiting by a look, but for others' words of windows.
         let pace = if self.windows.are_open() { Pace::Transport } else { pace };
         let looks = turns > PATIENCE || turns % pace as u32 == if pace == Pace::Native { 0 } else { 1 };
-        if looks {
+        if looks && pace == Pace::Transport {
+            self.look();
+        } else if looks {
             self.progress();
-            if pace == Pace::Transport {
-                // What is waited for may hang on a native message of this rank's that is under way.
-                self.progress_natively();
-            }
         }
         // Threads that wait keep others of their rank from the cores.
         let tired = if self.progress.threads.had_several() { TIRED / 10 } else { TIRED };
@@ -256,8 +254,10 @@ impl World {
         }
     }
 
-    /// Has the native library carry its messages on.
-    fn progress_natively(&self) {
+    /// Takes in what has come, and has the native library carry its messages on: what is looked for may hang on one of this
+    /// rank's that is under way.
+    pub fn look(&self) {
+        self.progress();
         let (mut flag, own) = (0, handles().own);
         // One that finds something does nothing else: so it asks for what nobody sends.
         native().MPI_Iprobe(0, UNUSED_TAG, own, &mut flag, no_status());

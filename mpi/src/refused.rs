@@ -49,13 +49,7 @@ export! {
 
 /// Writes the names of all that is refused one after the other, each with a NUL after it; the number of their bytes.
 const fn names<const BYTES: usize>(into: &mut [u8; BYTES]) -> usize {
-    let tables = [
-        EXPORTED,
-        SHARED_POINTER,
-        crate::refused::newer::EXPORTED,
-        #[cfg(any(feature = "mpich", feature = "standard"))]
-        crate::refused::newer::large::EXPORTED,
-    ];
+    let tables = [EXPORTED, SHARED_POINTER, crate::refused::newer::EXPORTED, crate::refused::newer::own::EXPORTED];
     let (mut table, mut end) = (0, 0);
     while table < tables.len() {
         let mut row = 0;

@@ -28,7 +28,7 @@ pub struct World {
     /// Communicators of several groups, and those with a topology of ours, by their handle.
     comms: RefCell<HashMap<MPI_Comm, Rc<Comm>>>,
     /// Native communicators of which a receive from anybody must be known, by their handle.
-    thin: RefCell<HashMap<MPI_Comm, Rc<Comm>>>,
+    pub thin: RefCell<HashMap<MPI_Comm, Rc<Comm>>>,
     /// All communicators with messages of ours, by their context.
     pub contexts: RefCell<HashMap<u64, Weak<Comm>>>,
     /// Messages whose communicator this rank has yet to create.
@@ -123,15 +123,16 @@ impl World {
         self.comms.borrow_mut().insert(comm.handle, comm);
     }
 
-    /// Forgets the communicator under a handle, which its owner has freed.
-    pub fn forget(&self, handle: MPI_Comm) -> Option<Rc<Comm>> {
-        self.thin.borrow_mut().remove(&handle);
-        let gone = self.comms.borrow_mut().remove(&handle)?;
+    /// Forgets a communicator that its owner has freed: its handle may be that of another one by now, which a second thread made.
+    pub fn forget(&self, gone: &Rc<Comm>) {
+        let there = self.find(gone.handle);
+        if there.is_some_and(|there| Rc::ptr_eq(&there, gone)) {
+            self.comms.borrow_mut().remove(&gone.handle);
+        }
         // Operations that are under way there come to their end.
-        if Rc::strong_count(&gone) == 1 {
+        if Rc::strong_count(gone) == 1 {
             self.contexts.borrow_mut().remove(&gone.context);
         }
-        Some(gone)
     }
 
     /// Whether some of these ranks are in other groups.

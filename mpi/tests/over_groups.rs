@@ -203,16 +203,23 @@ fn a_rank_that_waits_for_another_group_carries_its_native_messages_on() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let program = compiled("mpicc", "progress.c", folder.path()).expect("a C compiler");
-    let mut command = Command::new("timeout");
-    command.arg("120").arg(built("examples/over")).arg("0-1/2").arg(&program);
-    let output = run(command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none").current_dir(folder.path()));
-    assert!(output.status.success(), "{:?} {}", output.status, String::from_utf8_lossy(&output.stderr));
-    assert_eq!(lines(&output), ["0 7", "1 7", "2 7"]);
+    for how in ["wait", "probe", "test", "all"] {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(built("examples/over")).arg("0-1/2").arg(&program).arg(how);
+        let output = run(command.env("OMPI_MCA_btl_vader_single_copy_mechanism", "none").current_dir(folder.path()));
+        assert!(output.status.success(), "{how}: {:?} {}", output.status, String::from_utf8_lossy(&output.stderr));
+        assert_eq!(lines(&output), ["0 7", "1 7", "2 7"], "{how}");
+    }
 }
 
 #[test]
 fn collectives_blocking_and_not() {
     same_as_native("mpicc", "collectives.c");
+}
+
+#[test]
+fn a_communicator_that_is_freed_lives_until_what_uses_it_has_ended() {
+    same_as_native("mpicc", "freed_comm.c");
 }
 
 #[test]

@@ -132,12 +132,12 @@ collectives! {
         reduce::scan(w, at.clone(), Reduction { own: sendbuf, into: recvbuf, count, datatype, op }, false);
     MPI_Reduce_scatter MPI_Ireduce_scatter(sendbuf: In, recvbuf: Out, recvcounts: Counts, datatype: MPI_Datatype, op: MPI_Op) |w, at| {
         let counts = slice(recvcounts, at.size() as Int).to_vec();
-        let count = counts.iter().sum();
+        let count = in_all(&counts)?;
         reduce::reduce_scatter(w, at.clone(), Reduction { own: sendbuf, into: recvbuf, count, datatype, op }, counts)
     };
     MPI_Reduce_scatter_block MPI_Ireduce_scatter_block(sendbuf: In, recvbuf: Out, recvcount: Int, datatype: MPI_Datatype, op: MPI_Op) |w, at| {
         let counts = same(recvcount, &at);
-        let count = counts.iter().sum();
+        let count = in_all(&counts)?;
         reduce::reduce_scatter(w, at.clone(), Reduction { own: sendbuf, into: recvbuf, count, datatype, op }, counts)
     };
     MPI_Neighbor_allgather MPI_Ineighbor_allgather(sendbuf: In, sendcount: Int, sendtype: MPI_Datatype, recvbuf: Out, recvcount: Int, recvtype: MPI_Datatype) |w, at|
@@ -150,6 +150,10 @@ collectives! {
         neighbour::alltoall(w, at.clone(), varied(sendbuf, sendcounts, sdispls, sendtype, places(&at).1), varied(recvbuf, recvcounts, rdispls, recvtype, places(&at).0));
     MPI_Neighbor_alltoallw MPI_Ineighbor_alltoallw(sendbuf: In, sendcounts: Counts, sdispls: *const MPI_Aint, sendtypes: Types, recvbuf: Out, recvcounts: Counts, rdispls: *const MPI_Aint, recvtypes: Types) |w, at|
         neighbour::alltoall(w, at.clone(), general(sendbuf, sendcounts, sdispls, sendtypes, places(&at).1), general(recvbuf, recvcounts, rdispls, recvtypes, places(&at).0));
+}
+
+fn in_all(counts: &[Int]) -> Res<Int> {
+    Int::try_from(counts.iter().map(|count| i64::from(*count)).sum::<i64>()).or_else(|_| fail(MPI_ERR_COUNT))
 }
 
 /// Frees what nonblocking collectives may still use once they are over.

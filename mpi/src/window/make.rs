@@ -104,8 +104,8 @@ fn make(world: W, at: &Rc<Comm>, win: *mut MPI_Win, native_part: impl FnOnce() -
 }
 
 /// Gives a window's communicator up.
-fn end(world: W, comm: &Comm) {
-    world.forget(comm.handle);
+fn end(world: W, comm: &Rc<Comm>) {
+    world.forget(comm);
     aside(|| native().MPI_Comm_free(&mut { comm.engine }));
     aside(|| native().MPI_Comm_free(&mut { comm.handle }));
 }
