@@ -290,8 +290,7 @@ impl Driver<'_> {
                 }
                 Some(Happening::GoesOn) => self.goes_on(Phase::Checkpoint),
                 Some(Happening::Back) => self.goes_on(Phase::Restart),
-                Some(Happening::Appeared) if self.desk.disabled_by().is_some() => {}
-                Some(Happening::Appeared) => self.begin(Why::Interval, "the program wrote a checkpoint"),
+                Some(Happening::Appeared) => self.appeared(),
                 Some(Happening::Ordered(order)) => {
                     self.ordered(order);
                     if self.desk.wants_restart() {

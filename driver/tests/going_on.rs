@@ -33,6 +33,8 @@ struct World {
     accounted: Earlier,
     /// Nobody outside has ended the job.
     is_left_alone: bool,
+    /// Another job wants its nodes, and its program writes checkpoints by itself.
+    is_preempted: bool,
 }
 
 impl Clock for World {
@@ -60,7 +62,7 @@ impl Engine for World {
         "scripted"
     }
     fn on_demand(&self) -> bool {
-        true
+        !self.is_preempted
     }
     fn prepare(&mut self, _: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, Unprepared> {
         Ok(Vec::new())
@@ -97,7 +99,8 @@ impl Cluster for World {
     }
 
     fn cause(&mut self) -> Option<FailureKind> {
-        (!self.is_left_alone).then_some(FailureKind::Cancelled)
+        let cause = if self.is_preempted { FailureKind::Preempted } else { FailureKind::Cancelled };
+        (!self.is_left_alone).then_some(cause)
     }
     fn requeue(&mut self) -> Result<(), String> {
         Err("nobody asked for that".into())
@@ -240,6 +243,21 @@ fn the_time_that_a_cancelled_script_takes_to_leave_is_its_own() {
     assert_eq!(play(&world, script), Outcome::Ended(143));
     let seconds = seconds(&world);
     assert_eq!(seconds.keys().copied().collect::<Vec<_>>(), [Phase::Compute], "no energy of resilience");
+}
+
+#[test]
+fn what_a_preempted_program_writes_before_and_at_its_end_is_its_newest_checkpoint() {
+    let end = (50.0, Happening::Exited { code: 0 });
+    let early = vec![(40.0, Happening::Terminate), (45.0, Happening::Appeared), (46.0, saved()), end.clone()];
+    let late = vec![(40.0, Happening::Terminate), end.clone(), (52.0, Happening::Appeared), (53.0, saved())];
+    let too_late = vec![(40.0, Happening::Terminate), end, (52.0, Happening::Appeared), (58.0, saved())];
+    for (script, is_taken) in [(early, true), (late, true), (too_late, false)] {
+        let world = World { is_preempted: true, ..World::default() };
+        assert_eq!(play(&world, script), Outcome::Ended(0));
+        let events = world.events.borrow();
+        let taken = events.iter().any(|e| matches!(e, Event::Committed { .. }));
+        assert_eq!(taken, is_taken, "{events:?}");
+    }
 }
 
 #[test]

@@ -245,12 +245,15 @@ fn a_step_that_could_not_be_restored_for_the_first_time_has_not_crashed() {
 
 #[test]
 fn what_somebody_has_ended_by_a_signal_is_not_started_again() {
-    let end = |asked| {
+    let end = |asked, code| {
         let world = World { asked, step_retries: 1, ..World::default() };
-        play(&world, &[Happening::Exited { code: 143 }])
+        play(&world, &[Happening::Exited { code }])
     };
-    assert_eq!(end(Some(143)), (Outcome::Ended(143), vec!["start".to_string()]));
-    assert_eq!(end(Some(130)).0, Outcome::Ended(0), "another signal explains nothing");
+    assert_eq!(end(Some(137), 137), (Outcome::Ended(137), vec!["start".to_string()]));
+    assert_eq!(end(Some(143), 137).0, Outcome::Ended(0), "another signal explains nothing");
+    // `kill $MONITOR; wait $MONITOR`, and a program that was interrupted.
+    assert_eq!(end(None, 143), (Outcome::Ended(143), vec!["start".to_string()]));
+    assert_eq!(end(None, 130), (Outcome::Ended(130), vec!["start".to_string()]));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use finished::{Before, Limits, NotFinished, wait};
 use host::mail::{Post, Tries};
 use job::writers;
 use protocol::Manifest;
-use run::{Checkpoints, Patience, Worker, bring_back};
+use run::{Checkpoints, Patience, Worker, bring_back, newer};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -187,6 +187,20 @@ pub(crate) fn put_aside(path: &Path) -> Result<(), String> {
     moved.map_err(|e| format!("{}: {e}", path.display()))
 }
 
+/// Keeps what a program has written after the checkpoint from which it goes on, and tells where: nobody knows whether that is whole.
+fn keep_newer(line: &Manifest) {
+    for file in newer(line) {
+        let name = file.display();
+        match put_aside(&file) {
+            Ok(()) => protocol::say!(
+                "joulepoint: {name} was written after checkpoint {}, and may not be whole: it is kept beside, in {ASIDE}/",
+                line.number
+            ),
+            Err(why) => tracing::warn!(why, "a file that is newer than its checkpoint is not kept"),
+        }
+    }
+}
+
 /// Whether files are finished and others than those that were taken last; none while that cannot be said.
 fn news(files: &Files, taken: &Mutex<States>, writers: &writers::Ask) -> Option<bool> {
     let now = files.now().ok()?;
@@ -221,8 +235,13 @@ impl Engine for App {
         }
         if let Some(manifest) = from {
             let folder = self.checkpoints.path(manifest.number);
-            let (line, from) = (manifest.clone(), folder.clone());
-            let back = move || bring_back(&line, &from, Patience::LONG);
+            let (line, from, keeps) = (manifest.clone(), folder.clone(), self.found.is_none());
+            let back = move || {
+                if keeps {
+                    keep_newer(&line);
+                }
+                bring_back(&line, &from, Patience::LONG)
+            };
             for remark in self.worker.call("bringing the files of a checkpoint back", STALLED, back)?? {
                 tracing::warn!(remark, "a file has not come back wholly as it was");
             }
@@ -483,6 +502,28 @@ mod tests {
             assert!(!state.exists());
             assert_eq!(fs::read_to_string(dir.path().join(ASIDE).join("state.cpt")).unwrap(), "newer");
         }
+    }
+
+    #[test]
+    fn what_was_written_after_the_checkpoint_is_kept_beside_what_comes_back() {
+        let (dir, mut app, mut clock, _) = engine(None);
+        let (state, aside) = (dir.path().join("state.cpt"), dir.path().join(ASIDE).join("state.cpt"));
+        fs::write(&state, "of the line").unwrap();
+        let (number, into) = app.checkpoints.room().unwrap();
+        app.begin(into);
+        let files = loop {
+            if let Happening::Checkpointed(saved) = next(&mut clock) {
+                break saved.unwrap().files;
+            }
+        };
+        let line = Manifest { version: protocol::VERSION, number, files, ..Manifest::default() };
+        app.checkpoints.commit(&line).unwrap();
+        app.prepare(Some(&line), 90.0).unwrap();
+        assert!(!aside.exists(), "it is the same");
+        fs::write(&state, "newer").unwrap();
+        app.prepare(Some(&line), 90.0).unwrap();
+        assert_eq!(fs::read_to_string(&state).unwrap(), "of the line");
+        assert_eq!(fs::read_to_string(&aside).unwrap(), "newer");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub use history::History;
 pub use holder::Holder;
 pub use patience::Patience;
 pub use placements::Placements;
-pub use restore::bring_back;
+pub use restore::{bring_back, newer};
 pub use storage::write_durably;
 pub use stream::digest;
 pub use take_up::{TakenUp, take_up};

@@ -9,8 +9,8 @@ use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
 
 /// Suffix of a file's name until it is complete.
 const BESIDE: &str = ".joulepoint";
@@ -37,6 +37,18 @@ pub fn bring_back(manifest: &Manifest, folder: &Path, patience: Patience) -> Res
         patience.with(|| storage::sync_folder(&folder)).map_err(Error::at(&folder))?;
     }
     Ok(remarks)
+}
+
+/// Files that their program has written after a checkpoint, with another content than that has.
+pub fn newer(manifest: &Manifest) -> Vec<PathBuf> {
+    let is_newer = |file: &&ManifestFile| {
+        let Ok(now) = fs::symlink_metadata(&file.original) else { return false };
+        let taken =
+            file.attributes.as_ref().map_or((i64::MIN, 0), |then| (then.modified.0, i64::from(then.modified.1)));
+        let is_later = now.is_file() && file.link.is_none() && (now.mtime(), now.mtime_nsec()) > taken;
+        is_later && !checksum(&file.original).is_ok_and(|here| here == (file.bytes, file.xxh3.clone()))
+    };
+    manifest.files.iter().filter(is_newer).map(|file| file.original.clone()).collect()
 }
 
 fn bring_one_back(file: &ManifestFile, folder: &Path) -> io::Result<()> {
@@ -96,8 +108,7 @@ fn removed(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::copy::take;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    use std::path::PathBuf;
+    use std::os::unix::fs::PermissionsExt;
 
     struct Place(tempfile::TempDir);
 

@@ -1,13 +1,16 @@
 //! How an attempt of the script ends: by itself, by a crash, with a node, or because somebody wants it; and what follows.
 
 use super::{Driver, End, LAST_FILES_LIMIT_S};
-use crate::ports::{CANCELLED, Happening, by_signal};
+use crate::ports::{ASKING, CANCELLED, Happening, by_signal};
 use crate::setup::{
     AskedToEnd, COMPLETED, EXIT_NOT_RESTORED, FAILED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED,
     VERDICT_LIMIT_S, asked_to_end, ended_as, failure,
 };
 use policy::decide::Why;
 use protocol::{Event, FailureKind, Messages, Phase};
+
+/// How long files may take to be taken that a program has written just before its end, s.
+const LAST_LOOK_S: f64 = 5.0;
 
 impl Driver<'_> {
     /// The script ended: by itself, by a crash, or with a node; or a step was lost. None if the script goes on after that.
@@ -104,9 +107,10 @@ impl Driver<'_> {
     fn crashed(&mut self, code: i32, exited_s: f64) -> Option<End> {
         // A checkpoint that could not be restored, or not be finished, is no fault of the script.
         let was_asked = self.ports.child.was_asked(code);
-        let killed = self.ports.engine.has_killed().filter(|_| !was_asked);
-        let not_its_fault = killed.or_else(|| self.not_back(code));
-        let is_over = by_signal(code).is_none() || was_asked || self.crashes >= self.setup.step_retries;
+        let not_its_fault = self.ports.engine.has_killed().filter(|_| !was_asked).or_else(|| self.not_back(code));
+        // Its script may have waited for what it ended itself.
+        let by_itself = by_signal(code).is_none() || self.exited.is_some() && ASKING.contains(&(code - 128));
+        let is_over = by_itself || was_asked || self.crashes >= self.setup.step_retries;
         if not_its_fault.is_none() && is_over {
             if self.ports.child.runs() {
                 // Without us it would hear of the step's end, and may know what to do.
@@ -237,13 +241,37 @@ impl Driver<'_> {
                 Some(Happening::Exited { code }) => break code,
                 Some(Happening::Ordered(order)) => self.ordered(order),
                 Some(Happening::Superseded) => return self.abandon(),
-                Some(_) => {}
+                Some(happening) => self.takes(happening),
                 // Nobody has ended it, after all.
                 None if self.ports.child.runs() && self.ports.cluster.runs_on() => limit_s += LEAVE_LIMIT_S,
                 None => break CANCELLED,
             }
         };
+        if matches!(kind, FailureKind::Preempted | FailureKind::Requeued) {
+            self.take_last();
+        }
         self.leave(ended_as(kind), code)
+    }
+
+    /// What the program writes when it is asked to end is its newest checkpoint.
+    fn takes(&mut self, happening: Happening) {
+        match happening {
+            Happening::Appeared => self.appeared(),
+            Happening::Checkpointed(result) => drop(self.checkpointed(result)),
+            _ => {}
+        }
+    }
+
+    /// Waits a moment for what it has written last.
+    fn take_last(&mut self) {
+        let (limit_s, made_s) = (self.ports.clock.now_s() + LAST_LOOK_S, self.line_s);
+        let writes = self.checkpointing.is_some() || !self.ports.engine.on_demand();
+        while writes && self.line_s == made_s {
+            match self.ports.clock.wait(limit_s) {
+                Some(happening) => self.takes(happening),
+                None => return self.give_up(),
+            }
+        }
     }
 
     /// Hands the run back to the queue because somebody wants its nodes.

@@ -34,6 +34,13 @@ impl Driver<'_> {
         }
     }
 
+    /// The program has written a checkpoint by itself.
+    pub(super) fn appeared(&mut self) {
+        if self.desk.disabled_by().is_none() {
+            self.begin(Why::Interval, "the program wrote a checkpoint");
+        }
+    }
+
     /// The engine has answered.
     pub(super) fn checkpointed(&mut self, result: Result<Saved, NotSaved>) -> Option<End> {
         let running = self.checkpointing.take()?;

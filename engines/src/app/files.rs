@@ -35,8 +35,9 @@ impl Files {
     fn names(&self, patterns: &[String]) -> std::io::Result<Vec<PathBuf>> {
         let mut names = Vec::new();
         for pattern in patterns {
-            let full = self.folder.join(pattern);
-            let found = glob::glob(&full.to_string_lossy()).into_iter().flatten().flatten();
+            // The folder itself may have any name.
+            let folder = glob::Pattern::escape(&self.folder.to_string_lossy());
+            let found = glob::glob(&Path::new(&folder).join(pattern).to_string_lossy()).into_iter().flatten().flatten();
             for path in found {
                 match path.is_dir() && !path.is_symlink() {
                     true => self.below(&path, &mut names)?,
