@@ -271,6 +271,7 @@ mod tests {
             unsuited: Unsuited {
                 containers: containers.then(|| "podman starts containers".to_string()),
                 fails: fails.then(|| "sudo fails".to_string()),
+                ..Unsuited::default()
             },
             ..criu.clone()
         };

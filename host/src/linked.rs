@@ -300,7 +300,7 @@ impl Variables {
 /// Whether a program reads the language of the shell, by its name.
 fn is_shell(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or(program);
-    ["sh", "bash", "dash", "ksh", "zsh"].contains(&name)
+    ["sh", "bash", "dash", "ksh", "mksh", "zsh", "csh", "tcsh", "fish"].contains(&name)
 }
 
 /// What a small text file holds.

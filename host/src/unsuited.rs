@@ -81,12 +81,15 @@ pub struct Unsuited {
     pub containers: Option<String>,
     /// A command of it fails there.
     pub fails: Option<String>,
+    /// It puts its own job back into the queue.
+    pub requeues: bool,
 }
 
 /// What stands against going on where a script was whose steps alone are in sandboxes.
 pub fn look_beside_steps(argv: &[String], script: &Script) -> Unsuited {
     let commands = commands(argv, script);
-    Unsuited { fails: commands.iter().find_map(|command| requeues(command)), ..Unsuited::default() }
+    let fails = commands.iter().find_map(|command| requeues(command));
+    Unsuited { requeues: fails.is_some(), fails, ..Unsuited::default() }
 }
 
 /// All commands of a script, as far as they can be read.
@@ -110,7 +113,8 @@ pub fn look(argv: &[String], script: &Script, libraries: &BTreeSet<String>, fold
     let fails = commands.iter().find_map(|command| fails(command, me));
     let programs: BTreeSet<&str> = commands.iter().filter(|c| !only_asks(c, me)).map(|c| c[0].as_str()).collect();
     let by_file = || programs.iter().take(MOST_PROGRAMS).find_map(|program| by_its_file(program, folder, me));
-    Unsuited { containers, fails: fails.or_else(by_file).or_else(|| mounts(libraries)) }
+    let requeues = commands.iter().any(|command| requeues(command).is_some());
+    Unsuited { containers, fails: fails.or_else(by_file).or_else(|| mounts(libraries)), requeues }
 }
 
 /// Whether a program that gets rights by its file does not need them, as it is called here.

@@ -181,7 +181,7 @@ fn alone(words: &[String], is_world: bool, variable: impl Fn(&str) -> Option<Str
 
 /// What stands against a sandbox for a program, if something does.
 fn unsuited(program: &[String], libraries: &BTreeSet<String>, folder: &Path) -> Option<String> {
-    let Unsuited { containers, fails } =
+    let Unsuited { containers, fails, .. } =
         unsuited::look(program, &linked::read(program, folder), libraries, folder, &Me::now());
     containers.or(fails)
 }

@@ -215,18 +215,18 @@ impl<'a> Run<'a> {
     /// Plans the run and follows it to its end, as groups or as a whole; tells which signal has killed the script, if one has.
     fn drive(mut self) -> Result<(Outcome, Option<i32>), NotNow> {
         self.wait_for_former()?;
-        let Given { settings, me, .. } = self.given;
+        let Given { settings, site, me, .. } = self.given;
         let lender = Lender::new(self.controller.client.clone(), (*self.slurm).clone());
         if settings.lend {
             // The groups need their nodes before they are dealt out.
             groups::park::take_up(&self.path, &lender);
         }
         let known = me.job.and_then(|id| self.slurm.job(id).ok().flatten());
-        let stays_away = known.as_ref().is_some_and(|j| !j.requeue) && settings.spare == 0;
+        let starts_once = known.as_ref().is_some_and(|j| !j.requeue);
         let (began_s, end_s) = (known.as_ref().and_then(|j| j.start_s), known.and_then(|j| j.end_s));
         let mut planned = self.plan(end_s);
-        if stays_away {
-            planned.prospect.but = "the loss of a node ends the job for good (--no-requeue)".to_string();
+        if starts_once {
+            planned.starts_once(settings, site);
         }
         self.clean_up(began_s);
         // What the plan sets counts from here on as if the user had set it.
@@ -433,14 +433,14 @@ impl<'a> Run<'a> {
         end_s: Option<f64>,
     ) -> io::Result<Outcome> {
         let Given { settings, site, argv, me, .. } = self.given;
-        let Planned { plan, chosen, criu, prospect, .. } = planned;
+        let Planned { plan, chosen, criu, prospect, requeues, .. } = planned;
         let is_one_group = settings.groups > 1;
         self.tell_script_of_nodes(is_one_group);
         let setup = self.setup(plan, prospect, end_s);
         let by_steps = criu.as_ref().is_some_and(|c| c.by_steps);
         let live = live(me, &self.controller);
         let (announced, descriptor) = Announced::listen(&me.folder)?;
-        let resume = resume(settings, chosen, by_steps);
+        let resume = resume(settings, chosen, by_steps, requeues);
         self.script.calls = remembered(&mut self.folder, resume, argv, me, &nodes, live.clone());
         let gear = Gear {
             settings,

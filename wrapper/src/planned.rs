@@ -43,6 +43,23 @@ pub(crate) struct Planned {
     pub settings: Option<Settings>,
     pub criu: Option<Criu>,
     pub prospect: Prospect,
+    /// The script puts its job back into the queue itself, and its user has not said what is to come back with it.
+    pub requeues: bool,
+}
+
+impl Planned {
+    /// Slurm starts the job no second time: at the end of its walltime it is not ended early for that, either.
+    pub(crate) fn starts_once(&mut self, settings: &Settings, site: &Site) {
+        if settings.spare == 0 {
+            self.prospect.but = "the loss of a node ends the job for good (--no-requeue)".to_string();
+        }
+        if settings.requeue.unwrap_or(site.wrapper.requeue_at_end) {
+            self.settings.get_or_insert_with(|| settings.clone()).requeue = Some(false);
+            protocol::say!(
+                "joulepoint: the job does not go on after its walltime: Slurm does not requeue it (--no-requeue, JobRequeue=0)"
+            );
+        }
+    }
 }
 
 /// The value of an option that leaves it to the plan.
@@ -221,10 +238,17 @@ fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options
         plan.reasons.push(format!("a command of the script fails: {why}"));
     }
     let by_steps = facts.starts_steps && chosen == Some(options::Engine::Criu);
+    let requeues = facts.unsuited.requeues && !asked.request.settings.contains_key("ft-energy-resume");
+    if requeues && facts.starts_steps && !by_steps {
+        protocol::say!(
+            "joulepoint: the script requeues its job itself: it runs all its steps in each life (--ft-energy-resume=steps leaves \
+             out those that have ended)"
+        );
+    }
     let mut prospect = Prospect::of(settings, chosen, &why, &me.folder);
     facts.is_part.then(|| prospect.protection.cure = PARTS_CURE.to_string());
     let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps, launchers: functions });
-    Planned { plan, chosen, settings: None, criu, prospect }
+    Planned { plan, chosen, settings: None, criu, prospect, requeues }
 }
 
 /// CRIU of this node, tried and good.
@@ -237,9 +261,11 @@ pub(crate) struct Criu {
 }
 
 /// What comes back with a script; an engine that brings the script itself back leaves it nothing to skip, and one that
-/// brings back the tasks of steps (`by_steps`) knows them by the script's calls.
-pub(crate) fn resume(settings: &Settings, engine: Option<options::Engine>, by_steps: bool) -> Resume {
+/// brings back the tasks of steps (`by_steps`) knows them by the script's calls. Of a script that `requeues` itself no step is
+/// left out, which may have ended for that.
+pub(crate) fn resume(settings: &Settings, engine: Option<options::Engine>, by_steps: bool, requeues: bool) -> Resume {
     match (settings.resume, engine) {
+        (Resume::Steps, _) if requeues && !by_steps => Resume::Script,
         (Resume::Script, Some(options::Engine::Criu)) if by_steps => Resume::Steps,
         (resume, Some(options::Engine::Criu)) if by_steps => resume,
         (Resume::Steps, Some(options::Engine::Criu | options::Engine::Dmtcp)) => Resume::Script,
