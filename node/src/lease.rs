@@ -228,8 +228,13 @@ impl Holder {
                 self.keep(&kept);
             }
         }
+        // What has left the trees of its steps is long to find: the rest does not wait for that.
+        let in_steps = |lives: &mut Lives| lives.pids(&self.metering.lock().processes, of, true);
+        self.metering.look();
+        let pids = in_steps(&mut lives);
+        let mut stopped = lives.stop(of, &pids, in_steps);
         let pids = find(&mut lives);
-        let stopped = lives.stop(of, &pids, find);
+        stopped += lives.stop(of, &pids, find);
         match and_stepds {
             true => lives.stop_stepds(&self.metering.lock().processes, of),
             false => lives.let_stepds_go_on(&self.metering.lock().processes, of),

@@ -214,6 +214,10 @@ impl Spool {
             self.hand_over(uid, &part(first), over, controller)?;
             return self.hand_over(uid, &part(rest), over, controller);
         }
+        // No service reads it, and nobody's records wait behind it.
+        if size > wire::LARGEST_BODY {
+            return self.set_aside(uid, batch, &format!("one record of {size} bytes, more than a service takes"));
+        }
         let seq = |record: Option<&Record>| record.map_or(0, |r| r.seq);
         let (first, last) = (seq(batch.records.first()), seq(batch.records.last()));
         match controller.post::<Batch, Delivered>(&format!("/v1/records?uid={uid}"), batch) {

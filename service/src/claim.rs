@@ -260,6 +260,12 @@ impl Claims {
         }
     }
 
+    /// Whether a number is that of another user's job by Slurm's word of now: numbers are used again.
+    pub(crate) fn is_anothers(&self, uid: u32, job: u32) -> bool {
+        let heard = self.words.hear(uid, job, false, 0.0, &|_| true);
+        heard.is_ok_and(|heard| heard.lives.last().is_some_and(|life| life.uid != uid))
+    }
+
     /// Lets a run begin, if its user may begin one more; and under which name.
     fn begin(&self, now_s: f64, peer: Peer, job: u32, verified: bool, key: &mut RunKey) -> Result<(), Refusal> {
         if peer.uid == 0 {

@@ -17,6 +17,9 @@ const COUNTER_S: f64 = 600.0;
 /// Most records of a batch; a wrapper sends 500 at most.
 const MOST_RECORDS: usize = 10_000;
 
+/// Most nodes whose work a batch takes back, beside twice those of its run.
+const MOST_ROLLED_BACK: usize = 1000;
+
 /// Longest texts, bytes: a name, a path, an explanation, a plan.
 const LONGEST_NAME: usize = 1024;
 const LONGEST_PATH: usize = 4096;
@@ -62,6 +65,9 @@ pub enum Implausible {
     /// There are too many.
     #[error("a batch of {0} records: {MOST_RECORDS} are taken at once; send them in parts")]
     Records(usize),
+    /// They go back with too many nodes.
+    #[error("a batch that takes back the work of {0} nodes, more than the run can have had: send it in parts")]
+    RolledBack(usize),
     /// They do not follow each other.
     #[error(
         "record {seq} stands where record {wanted} was to come: a batch holds records in their order, without a gap"
@@ -109,6 +115,10 @@ pub fn check(batch: &Batch, known: &Known<'_>) -> Result<(), Implausible> {
     let first = batch.records.first().filter(|r| r.seq == 1 && matches!(r.event, Event::Started { .. }));
     // A run that begins here began when it says, where nobody else does.
     let known = &Known { since_s: known.since_s.or(first.map(|r| r.at_s)), ..known.clone() };
+    let rolled_back: usize = batch.records.iter().map(|record| rolled_back(&record.event)).sum();
+    if rolled_back > MOST_ROLLED_BACK + 2 * known.most_nodes {
+        return Err(Implausible::RolledBack(rolled_back));
+    }
     let mut wanted = batch.records.first().map_or(1, |r| r.seq);
     for record in &batch.records {
         if record.seq != wanted || record.seq == 0 {
@@ -118,6 +128,15 @@ pub fn check(batch: &Batch, known: &Known<'_>) -> Result<(), Implausible> {
         Look { seq: record.seq, known }.at(record)?;
     }
     Ok(())
+}
+
+/// Nodes whose work a record takes back: each is looked for in all of the run.
+fn rolled_back(event: &Event) -> usize {
+    match event {
+        Event::InGroup { nodes, of, .. } if matches!(**of, Event::RolledBack { .. }) => nodes.len(),
+        Event::RolledBack { .. } => 1,
+        _ => 0,
+    }
 }
 
 /// One record being looked at.

@@ -95,8 +95,9 @@ pub(crate) async fn give_order(
 ) -> Answer<OrderStatus> {
     version(request.version)?;
     check_id("an order", &request.id)?;
-    let by = user_name(peer.uid).unwrap_or_else(|| peer.uid.to_string());
     let given = blocking(move || -> Result<_, Refusal> {
+        // A name service may be slow.
+        let by = user_name(peer.uid).unwrap_or_else(|| peer.uid.to_string());
         let run = steering.run_of(peer, &request.job)?;
         steering.check_order(peer, &run, request.verb)?;
         let giver = if steering.access.is_operator(peer.uid) { Giver::Operator } else { Giver::Owner };

@@ -60,6 +60,19 @@ fn a_clock_that_was_set_loses_nothing() {
 }
 
 #[test]
+fn a_batch_does_not_take_back_the_work_of_more_nodes_than_a_run_has() {
+    let back = || Event::InGroup {
+        group: 0,
+        nodes: vec!["n1".into(); 4],
+        of: Box::new(Event::RolledBack { to: None, kept_until_s: 0.0 }),
+    };
+    let nodes = of(&["n1"]);
+    let check = |count: usize| check(&batch((0..count).map(|_| back()).collect()), &known(&nodes));
+    assert_eq!(check(252), Ok(()));
+    assert_eq!(check(253), Err(Implausible::RolledBack(1012)));
+}
+
+#[test]
 fn energy_is_what_a_node_could_have_used() {
     is_fine(phase(NOW_S - 20.0, NOW_S - 19.0, Some(9e6)));
     for joules in [-1.0, 1e12, f64::NAN, f64::INFINITY] {

@@ -43,6 +43,10 @@ pub(crate) async fn begin(
         // Of this run's own job, and of nodes that it had.
         let former: Vec<_> = question.former.into_iter().filter(|f| f.of.job == job).collect();
         claims.had(&key, (uid, job), is_verified, former.iter().map(|f| &f.node).collect())?;
+        // What is ended at those nodes is found by the number of its job.
+        if claims.is_anothers(uid, job) {
+            return Err(Refusal(StatusCode::FORBIDDEN, format!("job {job} is another user's by now")));
+        }
         let mut waits = Vec::new();
         for former in former {
             let (released, has_changed) = {
