@@ -250,7 +250,6 @@ pub fn by_signal(code: i32) -> Option<i32> {
 
 /// SIGPIPE of who writes to a closed pipe (`set -o pipefail` makes it a script's end), and SIGALRM of who sets an alarm.
 const OWN_SIGNALS: [i32; 2] = [13, 14];
-
 /// SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2 and SIGTERM, by which somebody asks a program to end or to save.
 pub const ASKING: [i32; 6] = [1, 2, 3, 10, 12, 15];
 

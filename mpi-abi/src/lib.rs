@@ -53,7 +53,7 @@ pub mod of_mpich {
     }
 }
 
-/// MPI 5's standard ABI, which MPICH 5 and Intel's MPI offer beside their own.
+/// MPI 5's standard ABI, as MPICH 5 has it beside its own.
 pub mod of_standard {
     pub use crate::standard::*;
     pub use crate::standard_handles::*;

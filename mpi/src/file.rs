@@ -161,7 +161,7 @@ export! {
     };
     fn MPI_File_close(fh: *mut MPI_File) => |w| {
         meet(w, take(fh))?;
-        w.files.of_several.borrow_mut().remove(&(take(fh) as usize));
+        let _closed = w.files.of_several.borrow_mut().remove(&(take(fh) as usize));
         w.files.of_one.close(take(fh) as usize);
         check(natively(|| native().MPI_File_close(fh)))
     };

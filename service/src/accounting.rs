@@ -55,7 +55,7 @@ impl Accounting {
             }
             commented.insert(key.clone(), now_s);
         }
-        let read = if ends { account::account } else { account::brief };
+        let read = if ends { account::ended } else { account::brief };
         let run = read(self.reader.lock().connection(), key)?;
         if ends {
             self.ended(&run);

@@ -9,8 +9,8 @@ use host::mail::{Post, Tries};
 use host::processes::{self, Process};
 use host::supervise::{self, exit_code, unblocked};
 use slurm::Slurm;
-use std::io::{self, ErrorKind, IsTerminal};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -242,13 +242,8 @@ impl Child for Script {
             .split_first()
             .ok_or_else(|| unstarted("there is no command to run".to_string(), ErrorKind::NotFound))?;
         let calls = self.calls.as_ref().filter(|calls| begun(calls));
-        let mut command = Command::new(program);
-        // It leads its process group, as it would without us (`kill -- -$$`), and `kill 0` does not end us; a terminal has one group.
-        let is_shown = io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal();
-        if !is_shown {
-            command.process_group(0);
-        }
-        let mut child = unblocked(&mut command)
+        // In our process group: by that Slurm signals all of a script (`scancel --full`).
+        let mut child = unblocked(&mut Command::new(program))
             .args(arguments)
             // A job that the script submits, or a wrapper that it starts, is no driver of ours.
             .env_remove(ATTEMPT)

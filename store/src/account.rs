@@ -115,7 +115,7 @@ pub fn asked(c: &Connection, wanted: &Wanted, uid: Option<u32>) -> Result<Asked>
 
 /// The accounts of the runs that are wanted, oldest first; only those of `uid` if given.
 pub fn accounts(c: &Connection, wanted: &Wanted, uid: Option<u32>) -> Result<Vec<RunAccount>> {
-    read(c, &wanted.selection(uid), wanted.brief)
+    read(c, &wanted.selection(uid), if wanted.brief { Detail::Sums } else { Detail::All })
 }
 
 /// The account of one run.
@@ -123,7 +123,15 @@ pub fn accounts(c: &Connection, wanted: &Wanted, uid: Option<u32>) -> Result<Vec
 /// # Errors
 /// What the database says, or that there is no such run.
 pub fn account(c: &Connection, key: &RunKey) -> Result<RunAccount> {
-    one(c, key, false)
+    one(c, key, Detail::All)
+}
+
+/// The account of one run without what may be of any length: what its nodes did when, and what was decided.
+///
+/// # Errors
+/// As [`account`] says.
+pub fn ended(c: &Connection, key: &RunKey) -> Result<RunAccount> {
+    one(c, key, Detail::Ended)
 }
 
 /// The sums of one run, without its lists.
@@ -131,23 +139,34 @@ pub fn account(c: &Connection, key: &RunKey) -> Result<RunAccount> {
 /// # Errors
 /// As [`account`] says.
 pub fn brief(c: &Connection, key: &RunKey) -> Result<RunAccount> {
-    one(c, key, true)
+    one(c, key, Detail::Sums)
 }
 
-fn one(c: &Connection, key: &RunKey, brief: bool) -> Result<RunAccount> {
+/// How much of a run is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// No lists.
+    Sums,
+    /// Lists of a bounded length.
+    Ended,
+    /// All.
+    All,
+}
+
+fn one(c: &Connection, key: &RunKey, detail: Detail) -> Result<RunAccount> {
     let mut selection = Selection::default();
     selection.and("cluster = ?", [&key.cluster]);
     selection.and("run = ?", [&key.run]);
-    read(c, &selection, brief)?.pop().ok_or_else(|| Error::NoRun(key.run.clone()))
+    read(c, &selection, detail)?.pop().ok_or_else(|| Error::NoRun(key.run.clone()))
 }
 
-fn read(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<RunAccount>> {
+fn read(c: &Connection, selection: &Selection, detail: Detail) -> Result<Vec<RunAccount>> {
     c.make_room_for_choice()?;
     // One moment for all queries: a writer may be at work beside them.
-    c.snapshot(|| read_all(c, selection, brief))
+    c.snapshot(|| read_all(c, selection, detail))
 }
 
-fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<RunAccount>> {
+fn read_all(c: &Connection, selection: &Selection, detail: Detail) -> Result<Vec<RunAccount>> {
     report::choose(c, selection)?;
     let runs = report::runs(c)?;
     if runs.is_empty() {
@@ -155,10 +174,13 @@ fn read_all(c: &Connection, selection: &Selection, brief: bool) -> Result<Vec<Ru
     }
     let mut sums = report::phase_sums(c)?;
     let mut counters = report::counters(c)?;
-    let mut records = report::records(c, brief)?;
+    let mut records = report::records(c, detail == Detail::Sums)?;
     let mut failures = report::failures(c)?;
     let mut counts = report::checkpoint_counts(c)?;
-    let mut lists = if brief { None } else { Some(Lists::read(c)?) };
+    let mut lists = match detail {
+        Detail::Sums => None,
+        detail => Some(Lists::read(c, detail)?),
+    };
     let accounts = runs.into_iter().map(|(place, mut run, plan)| {
         let (mut of_run, sums, counted) = (records.of(place), sums.of(place), counters.of(place));
         run.phases = phases(&sums, run.end_s.is_some());
@@ -214,11 +236,12 @@ struct Lists {
 }
 
 impl Lists {
-    fn read(c: &Connection) -> Result<Lists> {
+    fn read(c: &Connection, detail: Detail) -> Result<Lists> {
+        let all = detail == Detail::All;
         Ok(Lists {
             checkpoints: report::checkpoints(c)?,
-            spans: report::spans(c)?,
-            decisions: report::decisions(c)?,
+            spans: if all { report::spans(c)? } else { ByRun::default() },
+            decisions: if all { report::decisions(c)? } else { ByRun::default() },
             loans: report::loans(c)?,
         })
     }

@@ -14,6 +14,12 @@ use std::vec::IntoIter;
 /// Rows of a table, run by run as they are chosen.
 pub struct ByRun<T>(Peekable<IntoIter<(i64, T)>>);
 
+impl<T> Default for ByRun<T> {
+    fn default() -> Self {
+        ByRun(Vec::new().into_iter().peekable())
+    }
+}
+
 impl<T: Default> ByRun<T> {
     /// What belongs to the run at a place; places are asked for in rising order.
     pub fn of(&mut self, place: i64) -> T {

@@ -57,14 +57,15 @@ struct Kind {
     launchers: &'static [&'static str],
 }
 
-/// The library of MPI 5's standard ABI, whoever made it.
+/// The library of MPI 5's standard ABI. That of Intel's MPI has other numbers than MPICH's (MPI_SEEK_SET, MPI_ERRORS_RETURN): its
+/// programs are not served.
 const STANDARD: [&str; 2] = ["libmpi_abi.so.1", "libmpi_abi.so.0"];
 
 /// What Open MPI 4 and its launcher are linked to.
 const ORTE: &str = "libopen-rte.so.40";
 
 /// Those that can be one world over groups.
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 5] = [
     Kind {
         name: "Open MPI 4",
         family: Family::Orte,
@@ -104,14 +105,6 @@ const KINDS: [Kind; 6] = [
         below: None,
         ours: "libjoulepoint-mpi-standard.so",
         launchers: &["mpiexec.hydra", "mpiexec", "mpirun"],
-    },
-    Kind {
-        name: "Intel MPI by MPI 5's ABI",
-        family: Family::IntelHydra,
-        libraries: &STANDARD,
-        below: None,
-        ours: "libjoulepoint-mpi-standard.so",
-        launchers: &["mpiexec.hydra", "mpiexec"],
     },
 ];
 
@@ -416,6 +409,9 @@ mod tests {
         let both = Launcher::Path(vec![intel.clone(), path.clone()]);
         let found12 = |both| parts("libmpi.so.12", &BTreeSet::new(), &bin.join("joulepoint"), &both);
         assert_eq!(found12(both).unwrap().launcher, intel.join("mpiexec.hydra"));
+        let of_intel = Launcher::Path(vec![intel.clone()]);
+        let standard = parts("libmpi_abi.so.1", &BTreeSet::new(), &bin.join("joulepoint"), &of_intel);
+        assert!(name(&standard.unwrap_err()).contains("another MPI"), "its numbers are others");
         build(
             dir.path(),
             "echo 'const char *s[] = {\"HYDRA build details:\", \"MV2_\"}; int main(void) { return !s; }' >v.c; \

@@ -19,6 +19,8 @@ impl Driver<'_> {
         self.exited = (!self.ports.child.runs()).then_some(code);
         let exited_s = self.ports.clock.now_s();
         let limit_s = exited_s + VERDICT_LIMIT_S;
+        // What has ended it by a signal may have asked us at the same time.
+        let asked_s = if ASKING.contains(&(code - 128)) { exited_s + 1.0 } else { exited_s };
         loop {
             if let Some(end) = self.lost_nodes() {
                 return Some(end);
@@ -29,7 +31,7 @@ impl Driver<'_> {
                 return Some(End::Terminated(cause));
             }
             let now_s = self.ports.clock.now_s();
-            if now_s >= limit_s || !self.ports.cluster.suspects() {
+            if now_s >= limit_s || now_s >= asked_s && !self.ports.cluster.suspects() {
                 break;
             }
             match self.ports.clock.wait(limit_s.min(now_s + 1.0)) {
@@ -108,9 +110,9 @@ impl Driver<'_> {
         // A checkpoint that could not be restored, or not be finished, is no fault of the script.
         let was_asked = self.ports.child.was_asked(code);
         let not_its_fault = self.ports.engine.has_killed().filter(|_| !was_asked).or_else(|| self.not_back(code));
-        // Its script may have waited for what it ended itself.
-        let by_itself = by_signal(code).is_none() || self.exited.is_some() && ASKING.contains(&(code - 128));
-        let is_over = by_itself || was_asked || self.crashes >= self.setup.step_retries;
+        // A script may have waited for what it has ended itself.
+        let is_over = by_signal(code).is_none() || was_asked || self.crashes >= self.setup.step_retries;
+        let is_over = is_over || self.exited.is_some() && ASKING.contains(&(code - 128));
         if not_its_fault.is_none() && is_over {
             if self.ports.child.runs() {
                 // Without us it would hear of the step's end, and may know what to do.
@@ -265,8 +267,7 @@ impl Driver<'_> {
     /// Waits a moment for what it has written last.
     fn take_last(&mut self) {
         let (limit_s, made_s) = (self.ports.clock.now_s() + LAST_LOOK_S, self.line_s);
-        let writes = self.checkpointing.is_some() || !self.ports.engine.on_demand();
-        while writes && self.line_s == made_s {
+        while self.line_s == made_s && (self.checkpointing.is_some() || !self.ports.engine.on_demand()) {
             match self.ports.clock.wait(limit_s) {
                 Some(happening) => self.takes(happening),
                 None => return self.give_up(),

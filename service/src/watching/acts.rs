@@ -442,7 +442,7 @@ impl Acts {
         let ended_s = self.ended_s(run).unwrap_or_else(now_s);
         self.store.lock().close(run, ended_s, state)?;
         // Slurm takes no AdminComment of a job that is over.
-        self.accounting.ended(&account::account(self.reader.lock().connection(), &run.key)?);
+        self.accounting.ended(&account::ended(self.reader.lock().connection(), &run.key)?);
         Ok(())
     }
 
