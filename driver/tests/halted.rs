@@ -10,7 +10,7 @@ use driver::protection::Prospect;
 use driver::setup::{Outcome, Setup, Started};
 use options::Settings;
 use protocol::{Event, FailureKind, Manifest, ManifestFile};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -18,6 +18,7 @@ use std::rc::Rc;
 /// Everything that a driver is given: what will happen, and what it did.
 #[derive(Clone, Default)]
 struct World {
+    now_s: Rc<Cell<f64>>,
     happenings: Rc<RefCell<VecDeque<Happening>>>,
     done: Rc<RefCell<Vec<String>>>,
     halted: bool,
@@ -43,10 +44,14 @@ impl World {
 
 impl Clock for World {
     fn now_s(&self) -> f64 {
-        1e9
+        self.now_s.get()
     }
-    fn wait(&mut self, _: f64) -> Option<Happening> {
-        self.happenings.borrow_mut().pop_front()
+    fn wait(&mut self, until_s: f64) -> Option<Happening> {
+        let happening = self.happenings.borrow_mut().pop_front();
+        if happening.is_none() && until_s.is_finite() {
+            self.now_s.set(until_s);
+        }
+        happening
     }
 }
 

@@ -182,7 +182,7 @@ fn a_job_that_is_cancelled_or_killed_is_told_as_one_and_a_rank_that_crashes_agai
 fn a_job_whose_ranks_are_asked_to_end_since_another_one_wants_its_nodes_goes_on_from_a_checkpoint() -> Result<()> {
     let Some(site) = site() else { return Ok(()) };
     let (folder, other) = (site.folder(USER, "preempted")?, site.folder(USER, "urgent")?);
-    fs::write(folder.join("in.melt"), MELT.replace("STEPS", "20000"))?;
+    fs::write(folder.join("in.melt"), MELT.replace("STEPS", "10000"))?;
     let script = "set -e\nsrun --mpi=pmix -n4 lmp -in in.melt\necho ended $?";
     let job = site.submit(USER, &folder, &[&OPTION[..], &["-N2", "-p", "patient"]].concat(), script)?;
     with_checkpoints(&site, &folder, job, 2)?;

@@ -1,5 +1,5 @@
 //! Programs of Intel MPI that `srun` and its own launcher start. Nothing brings one here: the test says that it skipped where `JOULEPOINT_INTELMPI` does
-//! not name the folder of one, such as PyPI's `impi-rt` with `impi-devel`.
+//! not name the folder of one, such as PyPI's `impi-rt` with `impi-devel`; its compiler wants that folder in `I_MPI_ROOT`, too.
 
 use super::mpich::go_on_after_a_killed_rank_and_in_place_of_a_dead_node;
 use super::{WORKERS, compiled, site};
