@@ -167,16 +167,14 @@ pub fn native_subsets(world: W, parent: MPI_Comm, ranks: &[u32], tag: Int, made:
 }
 
 fn free(world: &World, comm: *mut MPI_Comm) -> Res {
-    let mut handle = take(comm);
-    let Some(at) = world.find(handle) else {
-        world.thin.borrow_mut().remove(&handle);
+    let Some(at) = world.find(take(comm)) else {
+        world.forget_native(take(comm));
         return check(aside(|| native().MPI_Comm_free(comm)));
     };
     let (begun, ended) = at.tickets.get();
     if begun != ended {
         // Collectives that are under way come to their end.
-        put(comm, handles().no_comm);
-        world.defer(Box::new(move || _ = native().MPI_Comm_free(&mut handle)));
+        collective::calls::later(world, comm, handles().no_comm, |comm| native().MPI_Comm_free(comm));
     } else {
         // Callbacks that delete its attributes may use it.
         check(aside(|| native().MPI_Comm_free(comm)))?;
@@ -238,7 +236,7 @@ export! {
     fn MPI_Comm_disconnect(comm: *mut MPI_Comm) => |w| match w.find(take(comm)) {
         Some(_) => free(w, comm),
         None => {
-            w.thin.borrow_mut().remove(&take(comm));
+            w.forget_native(take(comm));
             check(aside(|| native().MPI_Comm_disconnect(comm)))
         }
     };

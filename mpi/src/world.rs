@@ -28,7 +28,7 @@ pub struct World {
     /// Communicators of several groups, and those with a topology of ours, by their handle.
     comms: RefCell<HashMap<MPI_Comm, Rc<Comm>>>,
     /// Native communicators of which a receive from anybody must be known, by their handle.
-    pub thin: RefCell<HashMap<MPI_Comm, Rc<Comm>>>,
+    thin: RefCell<HashMap<MPI_Comm, Rc<Comm>>>,
     /// All communicators with messages of ours, by their context.
     pub contexts: RefCell<HashMap<u64, Weak<Comm>>>,
     /// Messages whose communicator this rank has yet to create.
@@ -133,6 +133,11 @@ impl World {
         if Rc::strong_count(gone) == 1 {
             self.contexts.borrow_mut().remove(&gone.context);
         }
+    }
+
+    /// The same of a native one.
+    pub fn forget_native(&self, handle: MPI_Comm) {
+        self.thin.borrow_mut().remove(&handle);
     }
 
     /// Whether some of these ranks are in other groups.

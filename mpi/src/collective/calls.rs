@@ -161,10 +161,15 @@ fn when_over<T: Copy + 'static>(world: W, at: *mut T, nothing: T, free: impl Fn(
     if !world.collectives_pending() {
         return check(free(at));
     }
+    later(world, at, nothing, free);
+    Ok(())
+}
+
+/// Frees it when those that are under way are over.
+pub fn later<T: Copy + 'static>(world: &World, at: *mut T, nothing: T, free: impl Fn(*mut T) -> Int + 'static) {
     let mut freed = take(at);
     put(at, nothing);
     world.defer(Box::new(move || _ = free(&raw mut freed)));
-    Ok(())
 }
 
 mod freed {
