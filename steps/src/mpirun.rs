@@ -53,8 +53,8 @@ pub fn only_answers(words: &[OsString]) -> bool {
 pub fn gathered(real: &Command, words: &[OsString]) -> Result<(Vec<String>, Gathered), Native> {
     let plain: Option<Vec<String>> = words.iter().map(|w| w.to_str().map(str::to_string)).collect();
     let plain = plain.ok_or(Native::NoText)?;
-    let launcher = Path::new(real.get_program());
-    let family = kinds::family(launcher).ok_or_else(|| Native::Launcher(launcher.to_path_buf()))?;
+    let launcher = &kinds::called(Path::new(real.get_program()));
+    let family = kinds::family(launcher).ok_or_else(|| Native::Launcher(launcher.clone()))?;
     let variable = |name: &str| std::env::var(name).ok();
     let folder = std::env::current_dir()?;
     let call = launchers::read(family, &plain)?;
@@ -65,7 +65,7 @@ pub fn gathered(real: &Command, words: &[OsString]) -> Result<(Vec<String>, Gath
     }
     let list = variable("SLURM_JOB_NODELIST").ok_or(gathered::Native::NoNodes)?;
     let nodes = slurm::expand_nodelist(&list).map_err(|e| gathered::Native::Unfit(e.to_string()))?;
-    let placed = launchers::asked(family, real, &call)?;
+    let placed = launchers::asked(family, launcher, real, &call)?;
     let (nodes, counts) = launchers::in_order(placed, &nodes)?;
     let Call { program, set, .. } = call;
     let cpus = variable(split::CPUS).and_then(|list| split::least_of(&list));

@@ -212,7 +212,6 @@ pub fn called(program: &Path) -> PathBuf {
 
 /// What kind of launcher a program is, if it starts programs of an implementation that can be one world.
 pub fn family(launcher: &Path) -> Option<Family> {
-    let launcher = &called(launcher);
     KINDS.iter().map(|kind| kind.family).find(|family| family.of(launcher) == Some(Whose::Own))
 }
 
@@ -254,8 +253,8 @@ pub fn parts(library: &str, libraries: &BTreeSet<String>, us: &Path, launcher: &
             Some(((_, Whose::Others), file)) => return Err(Hindrance::OtherLauncher(library.to_string(), file)),
             None => return Err(Hindrance::NoLauncher(first.launchers[0], first.name)),
         },
-        Launcher::Is(program) => match whose(&called(program)) {
-            Some((kind, Whose::Own)) => (kind, called(program)),
+        Launcher::Is(program) => match whose(program) {
+            Some((kind, Whose::Own)) => (kind, program.clone()),
             _ => return Err(Hindrance::OtherLauncher(library.to_string(), program.clone())),
         },
         Launcher::Later => (first, PathBuf::from(first.launchers[0])),

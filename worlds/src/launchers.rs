@@ -6,6 +6,7 @@ mod words;
 
 use crate::kinds::Family;
 pub use map::{Placed, Unplaced, in_order};
+use std::path::Path;
 use std::process::Command;
 pub use words::{Call, Unread};
 
@@ -23,16 +24,16 @@ pub fn read(family: Family, words: &[String]) -> Result<Call, Unread> {
     }
 }
 
-/// Where the launcher `real` puts the ranks of a call: it says it, and starts none.
+/// Where a launcher puts the ranks of a call, which has the environment of `real`: it says it, and starts none.
 ///
 /// # Errors
 /// Why it does not.
-pub fn asked(family: Family, real: &Command, call: &Call) -> Result<Placed, Unplaced> {
+pub fn asked(family: Family, launcher: &Path, real: &Command, call: &Call) -> Result<Placed, Unplaced> {
     let program = call.program.first().map_or("", String::as_str);
     match family {
         Family::Orte => map::asked(real, call, &["--do-not-launch", "--display-map"]),
         Family::Prrte => map::asked(real, call, &["--rtos", "donotlaunch", "--display", "map"]),
-        Family::Hydra => hydra::asked(real, &call.options, program),
-        Family::IntelHydra => hydra::asked_intel(real, &call.options, program),
+        Family::Hydra => hydra::asked(launcher, real, &call.options, program),
+        Family::IntelHydra => hydra::asked_intel(launcher, real, &call.options, program),
     }
 }

@@ -3,7 +3,6 @@
 
 use super::map::{Placed, Unplaced, ask, pass_environment};
 use super::words::{Call, Unread, set};
-use crate::kinds;
 use std::path::Path;
 use std::process::Command;
 
@@ -126,20 +125,25 @@ pub(super) fn words(words: &[String], variables: impl IntoIterator<Item = String
 ///
 /// # Errors
 /// Why it does not.
-pub(super) fn asked(real: &Command, options: &[String], program: &str) -> Result<Placed, Unplaced> {
-    read(&ask(asking(real, &ASKING, options, program), Some(END))?)
+pub(super) fn asked(launcher: &Path, real: &Command, options: &[String], program: &str) -> Result<Placed, Unplaced> {
+    read(&ask(asking(launcher, real, &ASKING, options, program), Some(END))?)
 }
 
 /// The same of Intel's.
 ///
 /// # Errors
 /// Why it does not.
-pub(super) fn asked_intel(real: &Command, options: &[String], program: &str) -> Result<Placed, Unplaced> {
-    read_shown(&ask(asking(real, &ASKING_INTEL, options, program), None)?)
+pub(super) fn asked_intel(
+    launcher: &Path,
+    real: &Command,
+    options: &[String],
+    program: &str,
+) -> Result<Placed, Unplaced> {
+    read_shown(&ask(asking(launcher, real, &ASKING_INTEL, options, program), None)?)
 }
 
-fn asking(real: &Command, words: &[&str], options: &[String], program: &str) -> Command {
-    let mut command = Command::new(kinds::called(Path::new(real.get_program())));
+fn asking(launcher: &Path, real: &Command, words: &[&str], options: &[String], program: &str) -> Command {
+    let mut command = Command::new(launcher);
     // What it passes on to ranks is none of its answer.
     let is_of_launcher = |name: &str| {
         ["SLURM", "HYDRA_", "I_MPI_", "MPIEXEC_", "LD_"].iter().any(|begin| name.starts_with(begin))
