@@ -2,10 +2,11 @@
 //! whose nodes have no CRIU.
 
 use anyhow::{Context, Result, ensure};
+use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use suite::{Site, Wanted};
 
 const USER: &str = "jpalice";
@@ -292,11 +293,13 @@ fn scontrol(site: &Site, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Slurm holds back for a while what goes back into the queue: no longer.
-fn starts_now(site: &Site, job: &Job) -> Result<()> {
+/// Slurm holds back for a while what goes back into the queue: no longer. Not at this very moment: a node refuses a start in
+/// the second in which what ran there before has ended, and Slurm holds the job then.
+fn starts_soon(site: &Site, job: &Job) -> Result<()> {
     let pending = |site: &Site| Ok((site.state(job.id)? == "PENDING").then_some(()));
     site.wait("the queue", LIMIT, pending)?;
-    let (number, now) = (job.id.to_string(), format!("JobId={}", job.id));
+    let (number, of_it) = (job.id.to_string(), format!("JobId={}", job.id));
+    let asks = Cell::new(Instant::now());
     site.wait("its start", LIMIT, |site| {
         let output = site.cluster.command("squeue").args(["-h", "-j", &number, "-o", "%T %Q"]).output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -305,8 +308,11 @@ fn starts_now(site: &Site, job: &Job) -> Result<()> {
         if !waits || said.trim() == "PENDING 0" {
             return Ok(Some(()));
         }
-        // Again, since Slurm sets the time itself when all that was there has ended.
-        site.cluster.command("scontrol").args(["update", &now, "StartTime=now"]).output()?;
+        // Again after a while, since Slurm sets the time itself when all that was there has ended.
+        if asks.get() <= Instant::now() {
+            site.cluster.command("scontrol").args(["update", &of_it, "StartTime=now+2seconds"]).output()?;
+            asks.set(Instant::now() + Duration::from_secs(10));
+        }
         Ok(None)
     })
 }
@@ -319,7 +325,7 @@ fn asks_for_another_life(site: &Site) -> Result<()> {
         Job::submit(site, "again", &["--ft-energy", "--ft-energy-done=state", "--ft-energy-interval=1s"], script)?;
     // Before that it waits for its first life.
     job.says(site, &["life 0"])?;
-    starts_now(site, &job)?;
+    starts_soon(site, &job)?;
     job.ends(site, "COMPLETED")?;
     let output = job.says(site, &["life 0", "life 1", "exit code 75", "it begins anew, as Slurm has it"])?;
     ensure!(!output.contains("life 2"), "{output}");
@@ -346,7 +352,7 @@ fn waits_for_a_wrapper(site: &Site) -> Result<()> {
     let wrapper = site.bin().join("joulepoint");
     let (id, may_run) = (job.id.to_string(), fs::metadata(&wrapper)?.permissions());
     fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o644))?;
-    let requeued = scontrol(site, &["requeue", &id]).and_then(|()| starts_now(site, &job));
+    let requeued = scontrol(site, &["requeue", &id]).and_then(|()| starts_soon(site, &job));
     let said = requeued
         .and_then(|()| job.says(site, &["Permission denied", "is held; when that is mended: scontrol release"]));
     let is_held = |site: &Site| {
@@ -358,7 +364,7 @@ fn waits_for_a_wrapper(site: &Site) -> Result<()> {
     let said = held?;
     ensure!(said.starts_with(&before) && !said.contains("life 1"), "nothing is lost, and nothing begins: {said}");
     scontrol(site, &["release", &id])?;
-    starts_now(site, &job)?;
+    starts_soon(site, &job)?;
     job.says(site, &["goes on from checkpoint"])?;
     fs::write(job.folder.join("enough"), "")?;
     job.ends(site, "COMPLETED")

@@ -91,14 +91,14 @@ fn a_requeued_job_whose_run_cannot_be_found_is_held_and_not_begun_anew() -> Resu
     scontrol(&["requeue", &job.to_string()])?;
     shown("Reason=BeginTime")?;
     fs::rename(&run, runs.join("away"))?;
-    scontrol(&["update", &id, "StartTime=now"])?;
+    scontrol(&["update", &id, "StartTime=now+2seconds"])?;
     let held = shown("Priority=0 ");
     fs::rename(runs.join("away"), &run)?;
     held?;
     let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
     assert!(said.contains("does not hold it") && !said.contains("begins anew"), "{said}");
     scontrol(&["release", &job.to_string()])?;
-    scontrol(&["update", &id, "StartTime=now"])?;
+    scontrol(&["update", &id, "StartTime=now+2seconds"])?;
     finished_well(&site, job, &folder)?;
     let said = fs::read_to_string(folder.join(format!("slurm-{job}.out")))?;
     assert!(said.contains("goes on from checkpoint"), "{said}");
