@@ -44,7 +44,7 @@ pub use ledger::JobEnergy;
 pub use mark::{Mark, MarkKind};
 pub use meter::{Meter, Sample, open};
 pub use orphans::orphans;
-pub use process::environ::environ;
+pub use process::environ::{Environ, environ};
 pub use procs::{JobCpu, Processes, StepCpu, scan, tick_hz};
 pub use scanner::Scanner;
 pub use source::{BySource, Coverage, Load, Ready, Source, SourceKind};

@@ -10,16 +10,13 @@ use std::path::Path;
 
 use crate::cgroups::Cgroups;
 use crate::process::{parse_stat, real_uid};
-use crate::{Error, Processes, sysfs};
-
-/// An environment longer than this is searched only so far.
-const ENVIRON_LIMIT: u64 = 2 * 1024 * 1024;
+use crate::{Error, Processes, environ, sysfs};
 
 /// Processes outside of every step in `procs` that are in the job's cgroups, or are user `uid`'s and carry
 /// `SLURM_JOB_ID=job_id`.
 ///
 /// A user cannot leave a cgroup. The number is the user's to change, so only that user's processes are looked at: whoever lies can only have
-/// processes of their own fenced. The caller and those above it are never among them.
+/// processes of their own fenced. One that does not show its environment is not found. The caller and those above it are never among them.
 pub fn orphans(proc_root: &Path, procs: &Processes, job_id: u32, uid: u32) -> Result<Vec<i32>, Error> {
     let known: HashSet<i32> =
         procs.jobs.iter().flat_map(|j| j.pids.iter().chain(j.steps.iter().map(|s| &s.stepd_pid))).copied().collect();
@@ -35,7 +32,7 @@ pub fn orphans(proc_root: &Path, procs: &Processes, job_id: u32, uid: u32) -> Re
             continue;
         }
         let owned = read(&path.join("status"), 64 * 1024).and_then(|s| real_uid(&s)) == Some(uid);
-        if owned && read(&path.join("environ"), ENVIRON_LIMIT).is_some_and(|e| names_job(&e, job_id)) {
+        if owned && environ(&path).told().is_some_and(|e| names_job(&e, job_id)) {
             found.push(pid);
         }
     }

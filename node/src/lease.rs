@@ -208,7 +208,7 @@ impl Holder {
     }
 
     fn end_bare_stepds(&self, of: Incarnation) {
-        let ended = self.lives.lock().end_bare_stepds(&self.metering.lock().processes, of);
+        let ended = self.lives.lock().end_bare_stepds(&self.metering.processes(), of);
         if ended > 0 {
             audit::done(By::Service, Act::Fence, (of.job, &self.metering.name), "slurmstepds without tasks");
             self.pmix.killed(of.job);
@@ -229,15 +229,15 @@ impl Holder {
             }
         }
         // What has left the trees of its steps is long to find: the rest does not wait for that.
-        let in_steps = |lives: &mut Lives| lives.pids(&self.metering.lock().processes, of, true);
+        let in_steps = |lives: &mut Lives| lives.pids(&self.metering.processes(), of, true);
         self.metering.look();
         let pids = in_steps(&mut lives);
         let mut stopped = lives.stop(of, &pids, in_steps);
         let pids = find(&mut lives);
         stopped += lives.stop(of, &pids, find);
         match and_stepds {
-            true => lives.stop_stepds(&self.metering.lock().processes, of),
-            false => lives.let_stepds_go_on(&self.metering.lock().processes, of),
+            true => lives.stop_stepds(&self.metering.processes(), of),
+            false => lives.let_stepds_go_on(&self.metering.processes(), of),
         }
         if stopped > 0 {
             tracing::warn!(job = of.job, processes = stopped, "nobody reaches this node: a protected job is frozen");
@@ -252,7 +252,7 @@ impl Holder {
         if self.kept.lock().lease.is_frozen(of) {
             return 0;
         }
-        let processes = self.metering.lock().processes.clone();
+        let processes = self.metering.processes();
         let gone_on = lives.go_on(&processes, of, |pids| self.metering.strays(of.job, pids));
         let mut kept = self.kept.lock();
         if kept.stopped.remove(&of) {
@@ -264,10 +264,15 @@ impl Holder {
     /// Ends what is left of a job's lives up to one; how many processes are left. One whose life is not known is ended
     /// only if `unknown` ones are.
     fn end(&self, by: By, of: Incarnation, unknown: bool) -> u32 {
-        let left = self.end_those(by, of, |lives| match unknown {
-            true => self.all_of_life(lives, of),
-            false => self.pids_of_life(lives, of, false),
-        });
+        let left = self.end_those(
+            by,
+            of,
+            |uid| uid != 0,
+            |lives| match unknown {
+                true => self.all_of_life(lives, of),
+                false => self.pids_of_life(lives, of, false),
+            },
+        );
         if left == 0 {
             let mut kept = self.kept.lock();
             kept.lease.gone(of);
@@ -277,14 +282,23 @@ impl Holder {
         left
     }
 
-    /// Ends processes of a job's lives up to one; how many there were.
-    fn end_those(&self, by: By, of: Incarnation, find: impl Fn(&mut Lives) -> Vec<i32>) -> u32 {
-        let (pids, ended) = {
+    /// Ends processes of a job's lives up to one; how many there were, and are that may be its and do not tell. `whose` says
+    /// who owns them.
+    fn end_those(
+        &self,
+        by: By,
+        of: Incarnation,
+        whose: impl Fn(u32) -> bool,
+        find: impl Fn(&mut Lives) -> Vec<i32>,
+    ) -> u32 {
+        let (left, ended) = {
             let mut lives = self.lives.lock();
             let pids = find(&mut lives);
             let ended = lives.end(of, &pids, find);
-            lives.let_stepds_go_on(&self.metering.lock().processes, of);
-            (pids, ended)
+            let processes = self.metering.processes();
+            lives.let_stepds_go_on(&processes, of);
+            let left = if pids.is_empty() { lives.silent(&processes, of.job, whose) } else { pids.len() };
+            (left, ended)
         };
         if ended > 0 {
             let Incarnation { job, restart_count } = of;
@@ -292,7 +306,7 @@ impl Holder {
             let why = format!("lives up to restart {}: {ended} processes", of.restart_count);
             audit::done(by, Act::Fence, (of.job, &self.metering.name), &why);
         }
-        u32::try_from(pids.len()).unwrap_or(u32::MAX)
+        u32::try_from(left).unwrap_or(u32::MAX)
     }
 
     /// Those also whose life is not known, and those that have left the trees of their steps.
@@ -304,15 +318,15 @@ impl Holder {
 
     fn pids_of_life(&self, lives: &mut Lives, of: Incarnation, unknown: bool) -> Vec<i32> {
         self.metering.look();
-        let meters = self.metering.lock();
-        let mut pids = lives.pids(&meters.processes, of, unknown);
-        pids.extend(lives.strays(&meters.processes, of, |uid| uid != 0));
+        let processes = self.metering.processes();
+        let mut pids = lives.pids(&processes, of, unknown);
+        pids.extend(lives.strays(&processes, of, |uid| uid != 0));
         pids
     }
 
     /// Whether something protected is here, or was when the lease was looked at.
     pub(crate) fn is_needed(&self) -> bool {
-        let is_here = !self.lives.lock().protected(&self.metering.lock().processes).is_empty();
+        let is_here = !self.lives.lock().protected(&self.metering.processes()).is_empty();
         is_here || self.kept.lock().lease.held().next().is_some()
     }
 
@@ -325,7 +339,7 @@ impl Holder {
 
     /// Tells the lease which protected jobs have processes here.
     pub(crate) fn note_lives(&self) {
-        let here = self.lives.lock().protected(&self.metering.lock().processes);
+        let here = self.lives.lock().protected(&self.metering.processes());
         self.kept.lock().lease.seen(&here);
     }
 
@@ -429,7 +443,8 @@ pub(crate) async fn end(
             // No step is left; what has left its step may be, and everybody's own is theirs to end.
             None => {
                 let whose = |uid: u32| uid != 0 && (peer.uid == 0 || uid == peer.uid);
-                holder.end_those(By::User(peer), of, |lives| lives.strays(&holder.metering.lock().processes, of, whose))
+                let strays = |lives: &mut Lives| lives.strays(&holder.metering.processes(), of, whose);
+                holder.end_those(By::User(peer), of, whose, strays)
             }
         };
         if left == 0 {

@@ -3,18 +3,14 @@
 //! A process is signalled by its pidfd, opened before it was seen to be the job's for the second time: a number that was
 //! used again in between is nobody's to kill.
 
-use energy::{JobCpu, Processes, StepCpu};
+use energy::{Environ, JobCpu, Processes, StepCpu};
 use protocol::Incarnation;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// An environment longer than this is searched only so far, bytes.
-const ENVIRON_LIMIT: u64 = 2 << 20;
 
 /// Set by the wrapper for all that it starts.
 const MARK: &[u8] = b"JOULEPOINT_RUN=";
@@ -34,6 +30,9 @@ impl Life {
     }
 }
 
+/// Most jobs whose owner is remembered.
+const MOST_OWNERS: usize = 10_000;
+
 /// How long a slurmstepd may take to end after its last task.
 const BARE: Duration = Duration::from_secs(1);
 
@@ -43,6 +42,8 @@ pub struct Lives {
     proc_root: PathBuf,
     /// By step process and its start: what was found once is found for good.
     known: BTreeMap<(i32, u64), Life>,
+    /// The owners of protected jobs that were seen here.
+    owners: BTreeMap<u32, u32>,
     /// What was stopped by us, by number and start.
     stopped: BTreeMap<Incarnation, BTreeSet<(i32, u64)>>,
     /// slurmstepds of lives to be ended that have no task any more, and since when.
@@ -54,7 +55,14 @@ pub struct Lives {
 impl Lives {
     /// The lives on a node whose processes are under `proc_root`, and which of them were stopped before.
     pub fn new(proc_root: PathBuf, stopped: BTreeSet<Incarnation>) -> Lives {
-        Lives { proc_root, known: BTreeMap::new(), stopped: BTreeMap::new(), bare: BTreeMap::new(), inherited: stopped }
+        Lives {
+            proc_root,
+            known: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            stopped: BTreeMap::new(),
+            bare: BTreeMap::new(),
+            inherited: stopped,
+        }
     }
 
     /// Protected jobs that have processes here.
@@ -81,23 +89,23 @@ impl Lives {
             return *known;
         }
         let mut life = Life { restart_count: None, is_protected: false };
-        let told = |pid: i32| Lives::told(&energy::environ(&self.proc_root.join(pid.to_string()))?, job);
+        let told = |pid: i32| Lives::told(&self.environ(pid).told()?, job);
         for (restart_count, is_protected) in step.pids.iter().filter_map(|pid| told(*pid)) {
             life.restart_count = life.restart_count.or(Some(restart_count));
             life.is_protected |= is_protected;
         }
         if life.is_protected {
             self.known.insert(key, life);
+            self.owners.extend(step.pids.iter().find_map(|pid| self.owner(*pid)).map(|uid| (job, uid)));
+            if self.owners.len() > MOST_OWNERS {
+                self.owners.pop_first();
+            }
         }
         life
     }
 
-    /// The environment of a process, however long the kernel takes: whoever says that nothing of a job is left must know.
-    fn environ(&self, pid: i32) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let path = self.proc_root.join(pid.to_string()).join("environ");
-        let read = std::fs::File::open(path).and_then(|f| f.take(ENVIRON_LIMIT).read_to_end(&mut bytes));
-        if read.is_ok() { bytes } else { Vec::new() }
+    fn environ(&self, pid: i32) -> Environ {
+        energy::environ(&self.proc_root.join(pid.to_string()))
     }
 
     /// The restart count in a process's environment, and whether a wrapper of ours started it; none if it is not the job's.
@@ -126,6 +134,22 @@ impl Lives {
     /// Protected processes of a job's lives up to one that have left the trees of its steps, because what was above them
     /// was killed. Whoever lies in an environment can only have processes of their own stopped: `whose` says who may be meant.
     pub fn strays(&self, processes: &Processes, of: Incarnation, whose: impl Fn(u32) -> bool) -> Vec<i32> {
+        let is_its = |(restart_count, is_protected)| is_protected && restart_count <= of.restart_count;
+        let tells = |pid: &i32| Lives::told(&self.environ(*pid).told()?, of.job);
+        let outside = self.outside(processes, whose);
+        outside.into_iter().filter(|pid| tells(pid).is_some_and(is_its)).collect()
+    }
+
+    /// How many processes of a job's owner outside of all steps do not tell whose they are, as long as a storage on which they
+    /// wait hangs: meanwhile it cannot be said that nothing of the job is left.
+    pub fn silent(&self, processes: &Processes, job: u32, whose: impl Fn(u32) -> bool) -> usize {
+        let owner = self.owners.get(&job);
+        let outside = self.outside(processes, |uid| whose(uid) && owner.is_none_or(|owner| *owner == uid));
+        outside.into_iter().filter(|pid| self.environ(*pid) == Environ::Silent).count()
+    }
+
+    /// The processes outside of all steps.
+    fn outside(&self, processes: &Processes, whose: impl Fn(u32) -> bool) -> Vec<i32> {
         let in_steps: BTreeSet<i32> = processes
             .jobs
             .iter()
@@ -133,14 +157,11 @@ impl Lives {
             .collect();
         let all = std::fs::read_dir(&self.proc_root).into_iter().flatten().flatten();
         let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        let owner = |pid: i32| std::fs::metadata(self.proc_root.join(pid.to_string())).map(|m| m.uid());
-        let is_its = |(restart_count, is_protected)| is_protected && restart_count <= of.restart_count;
-        let is_stray = |pid: &i32| {
-            !in_steps.contains(pid)
-                && owner(*pid).is_ok_and(&whose)
-                && Lives::told(&self.environ(*pid), of.job).is_some_and(is_its)
-        };
-        pids.filter(is_stray).collect()
+        pids.filter(|pid| !in_steps.contains(pid) && self.owner(*pid).is_some_and(&whose)).collect()
+    }
+
+    fn owner(&self, pid: i32) -> Option<u32> {
+        std::fs::metadata(self.proc_root.join(pid.to_string())).ok().map(|m| m.uid())
     }
 
     /// Stops processes of a life and remembers them; how many were running.
@@ -477,5 +498,31 @@ mod tests {
         all[0].wait().unwrap();
         assert_eq!(state_of(&all[1]), Some(b'T'));
         all[1].kill().and_then(|()| all[1].wait()).unwrap();
+    }
+
+    /// A named pipe keeps its reader waiting, as a storage that hangs does.
+    #[test]
+    fn nothing_is_left_only_where_all_have_told_whose_they_are() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("900");
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("environ");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut lives = Lives::new(root.path().into(), BTreeSet::new());
+        let (processes, mine) = (Processes::default(), std::fs::metadata(&folder).unwrap().uid());
+        assert_eq!((lives.silent(&processes, 7, |_| true), lives.silent(&processes, 7, |uid| uid != mine)), (1, 0));
+        lives.owners.insert(7, mine + 1);
+        assert_eq!(lives.silent(&processes, 7, |_| true), 0, "it is somebody else's");
+        lives.owners.insert(7, mine);
+        assert_eq!(lives.silent(&processes, 7, |_| true), 1);
+        assert!(lives.strays(&processes, of(0), |_| true).is_empty());
+        drop(std::fs::OpenOptions::new().read(true).write(true).open(&path));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "SLURM_JOB_ID=8\0").unwrap();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while lives.silent(&processes, 7, |_| true) > 0 {
+            assert!(std::time::Instant::now() < end, "it has told");
+            std::thread::yield_now();
+        }
     }
 }

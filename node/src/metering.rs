@@ -72,6 +72,11 @@ impl Metering {
         self.meters.lock()
     }
 
+    /// The processes of this node as they were seen last: whoever asks the kernel more about them must hold up no heartbeat.
+    pub fn processes(&self) -> Processes {
+        self.lock().processes.clone()
+    }
+
     /// Looks at the processes of this node anew.
     pub fn look(&self) {
         self.lock().look(&self.proc_root);
@@ -114,10 +119,10 @@ impl Metering {
 
     /// Processes of the job that left its steps' trees, found by their owner and their environment.
     pub fn strays(&self, job: u32, pids: &[i32]) -> Vec<i32> {
-        let meters = self.lock();
+        let processes = self.processes();
         let owners: BTreeSet<u32> =
             pids.iter().filter_map(|pid| owner(&self.proc_root, *pid)).filter(|uid| *uid != 0).collect();
-        let of = |uid: u32| energy::orphans(&self.proc_root, &meters.processes, job, uid).unwrap_or_default();
+        let of = |uid: u32| energy::orphans(&self.proc_root, &processes, job, uid).unwrap_or_default();
         owners.into_iter().flat_map(of).collect()
     }
 }

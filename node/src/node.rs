@@ -280,17 +280,18 @@ async fn records(
     Ok(Json(Delivered { upto: upto.map_err(|e| Refusal(StatusCode::INSUFFICIENT_STORAGE, e.to_string()))? }))
 }
 
-async fn metrics(State(metering): State<Arc<Metering>>) -> Response {
-    let (joules, source, jobs) = {
+async fn metrics(State(metering): State<Arc<Metering>>) -> Result<Response, Refusal> {
+    let (joules, source, jobs) = blocking(move || {
         let meters = metering.lock();
         let jobs = meters.accounts.jobs().iter().filter(|j| j.ended_s.is_none()).count();
         (meters.accounts.node_joules(), meters.meter.source().as_str(), jobs)
-    };
+    })
+    .await?;
     let mut families = metrics::process("node");
     families.extend([
         Family::counter("joulepoint_node_energy_joules", "joules", "Energy of this node since the service began.")
             .sample(&[("source", source)], joules),
         Family::gauge("joulepoint_node_jobs", "", "Jobs with processes on this node.").sample(&[], jobs as f64),
     ]);
-    metrics::exposition(families)
+    Ok(metrics::exposition(families))
 }

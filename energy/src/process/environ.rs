@@ -22,14 +22,32 @@ const MOST_OF_USER: usize = 4;
 /// For so long a process that did not answer counts.
 const SPAN: Duration = Duration::from_secs(10);
 
-type Answer = Option<Vec<u8>>;
+/// What the kernel says when it is asked for a process's environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Environ {
+    /// It, as far as [`LONGEST`].
+    Told(Vec<u8>),
+    /// The process is gone, or shows nothing.
+    Gone,
+    /// Nothing yet.
+    Silent,
+}
 
-/// The environment of a process by its folder below `/proc`; none of one that is gone or does not answer. Not for who must know
-/// that a process is none of a job's.
-pub fn environ(process: &Path) -> Option<Vec<u8>> {
+impl Environ {
+    /// The environment, where it was told.
+    pub fn told(self) -> Option<Vec<u8>> {
+        match self {
+            Environ::Told(bytes) => Some(bytes),
+            Environ::Gone | Environ::Silent => None,
+        }
+    }
+}
+
+/// The environment of a process by its folder below `/proc`.
+pub fn environ(process: &Path) -> Environ {
     static ALL: Mutex<Readers<File>> =
         Mutex::new(Readers { idle: None, waiting: Vec::new(), open: open_file, span: SPAN });
-    let uid = fs::metadata(process).ok()?.uid();
+    let Ok(uid) = fs::metadata(process).map(|m| m.uid()) else { return Environ::Gone };
     ALL.lock().unwrap_or_else(PoisonError::into_inner).read(process.join("environ"), uid)
 }
 
@@ -40,7 +58,7 @@ fn open_file(path: &Path) -> Option<File> {
 /// A thread that reads one file after the other.
 struct Reader {
     ask: Sender<PathBuf>,
-    told: Receiver<Answer>,
+    told: Receiver<Environ>,
 }
 
 /// What one has been asked that has not answered yet.
@@ -48,7 +66,7 @@ struct Waiting {
     path: PathBuf,
     uid: u32,
     since: Instant,
-    told: Receiver<Answer>,
+    told: Receiver<Environ>,
 }
 
 struct Readers<F> {
@@ -59,16 +77,18 @@ struct Readers<F> {
 }
 
 impl<F: Read + 'static> Readers<F> {
-    fn read(&mut self, path: PathBuf, uid: u32) -> Answer {
+    fn read(&mut self, path: PathBuf, uid: u32) -> Environ {
         // A reader that has answered late ends, since nobody asks it any more.
         self.waiting.retain(|one| one.since.elapsed() < self.span || one.told.try_recv() == Err(TryRecvError::Empty));
         let of_user = self.waiting.iter().filter(|one| one.uid == uid);
         if of_user.clone().any(|one| one.path == path) || of_user.count() >= MOST_OF_USER {
-            return None;
+            return Environ::Silent;
         }
         let open = self.open;
-        let reader = self.idle.take().or_else(|| Reader::start(open))?;
-        reader.ask.send(path.clone()).ok()?;
+        let Some(reader) = self.idle.take().or_else(|| Reader::start(open)) else { return Environ::Silent };
+        if reader.ask.send(path.clone()).is_err() {
+            return Environ::Silent;
+        }
         match reader.told.recv_timeout(LIMIT) {
             Ok(answer) => {
                 self.idle = Some(reader);
@@ -77,7 +97,7 @@ impl<F: Read + 'static> Readers<F> {
             Err(_) => {
                 tracing::warn!(path = %path.display(), "a process does not show its environment; its storage may hang");
                 self.waiting.push(Waiting { path, uid, since: Instant::now(), told: reader.told });
-                None
+                Environ::Silent
             }
         }
     }
@@ -91,7 +111,7 @@ impl Reader {
             for path in asked {
                 let mut bytes = Vec::new();
                 let read = open(&path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes).ok());
-                if tell.send(read.map(|_| bytes)).is_err() {
+                if tell.send(read.map_or(Environ::Gone, |_| Environ::Told(bytes))).is_err() {
                     return;
                 }
             }
@@ -118,14 +138,14 @@ mod tests {
         let mut all = Readers { idle: None, waiting: Vec::new(), open: open_file, span: Duration::ZERO };
         let pipes: Vec<PathBuf> = (0..MOST_OF_USER).map(pipe).collect();
         for path in &pipes {
-            assert_eq!(all.read(path.clone(), 1000), None);
-            assert_eq!(all.read(fine.clone(), 1001).as_deref(), Some(b"A=1\0".as_slice()));
+            assert_eq!(all.read(path.clone(), 1000), Environ::Silent);
+            assert_eq!(all.read(fine.clone(), 1001), Environ::Told(b"A=1\0".to_vec()));
         }
-        assert_eq!(all.read(pipes[0].clone(), 1000), None, "it is not asked twice");
-        assert_eq!((all.waiting.len(), all.read(fine.clone(), 1000)), (MOST_OF_USER, None));
+        assert_eq!(all.read(pipes[0].clone(), 1000), Environ::Silent, "it is not asked twice");
+        assert_eq!((all.waiting.len(), all.read(fine.clone(), 1000)), (MOST_OF_USER, Environ::Silent));
         drop(fs::OpenOptions::new().write(true).open(&pipes[2]).unwrap());
         let begun = std::time::Instant::now();
-        while all.read(fine.clone(), 1000).is_none() {
+        while all.read(fine.clone(), 1000) == Environ::Silent {
             assert!(begun.elapsed() < Duration::from_secs(60));
         }
         assert_eq!(all.waiting.len(), MOST_OF_USER - 1);

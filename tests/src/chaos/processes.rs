@@ -108,7 +108,7 @@ fn is_ours(pid: i32) -> bool {
 /// None of a process that holds the lock of its memory while its storage hangs.
 fn environment(pid: i32) -> String {
     let bytes = energy::environ(Path::new(&format!("/proc/{pid}")));
-    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+    String::from_utf8_lossy(&bytes.told().unwrap_or_default()).into_owned()
 }
 
 fn read(pid: i32, what: &str) -> String {
