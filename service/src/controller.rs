@@ -16,7 +16,7 @@ use crate::orders::Orders;
 use crate::parts::{All, Parts, Reporter};
 use crate::routes;
 use crate::steering::Steering;
-use crate::watching::{Acts, Looks, Watcher, Watching};
+use crate::watching::{Acts, Books, Looks, Watcher, Watching};
 use crate::words::Words;
 use anyhow::{Context, Result};
 use broker::Broker;
@@ -61,6 +61,13 @@ pub async fn serve(site: Site) -> Result<()> {
     let reader = Arc::new(Mutex::new(store.lock().another(&site.controller.store)?));
     let parts = Arc::new(all(&site, &slurm, &store, &reader)?);
     let listener = socket.listen(BACKLOG).with_context(|| format!("controller.listen = {address}"))?;
+    let books = Books {
+        watching: parts.watching.clone(),
+        slurm: slurm.clone(),
+        store: store.clone(),
+        accounting: parts.accounting.clone(),
+        keep_days: site.controller.retention_days,
+    };
     let acts = Acts {
         watching: parts.watching.clone(),
         looks: parts.looks.clone(),
@@ -72,14 +79,10 @@ pub async fn serve(site: Site) -> Result<()> {
         accounting: parts.accounting.clone(),
         start_requeued_at_once: site.controller.start_requeued_at_once,
     };
-    let watcher = Watcher {
-        watching: parts.watching.clone(),
-        acts: Arc::new(acts),
-        accounting: parts.accounting.clone(),
-        keep_days: site.controller.retention_days,
-    };
+    let watcher = Watcher { watching: parts.watching.clone(), acts: Arc::new(acts) };
     let (looking, signing, lending, leading) = (parts.clone(), munge.clone(), parts.broker.clone(), lead.clone());
     spawn(move || watcher.watch_for_ever());
+    spawn(move || books.keep_for_ever());
     spawn(move || look_at_self_for_ever(&looking, &signing, &slurm, &leading));
     spawn(move || lending.lend_for_ever());
     let gate = Gate::new(munge, wire::CONTROLLER.to_string(), Limits::default(), parts.users.clone());

@@ -5,7 +5,7 @@
 
 use parking_lot::{Mutex, MutexGuard};
 use protocol::{Event, Order, OrderState, OrderStatus, Record, RunKey};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 use store::Result;
@@ -151,17 +151,21 @@ impl Orders {
         restart_count: u32,
         keep: impl FnOnce(&OrderStatus) -> Result<()>,
     ) -> Result<OrderStatus, NotTaken> {
-        let mut book = self.book.lock();
-        book.tidy(now_s);
-        if let Some(known) = book.orders.get(&status.order.id) {
-            let same = (&known.status.order, &known.status.key) == (&status.order, &status.key);
-            return if same { Ok(known.status.clone()) } else { Err(NotTaken::OtherOrder) };
+        {
+            let mut book = self.book.lock();
+            book.tidy(now_s);
+            if let Some(known) = book.orders.get(&status.order.id) {
+                let same = (&known.status.order, &known.status.key) == (&status.order, &status.key);
+                return if same { Ok(known.status.clone()) } else { Err(NotTaken::OtherOrder) };
+            }
+            book.check_room(&status.key, owner, giver)?;
         }
-        book.check_room(&status.key, owner, giver)?;
+        // Everybody who waits for news looks into the book: it is free while the store takes its time.
         keep(&status).map_err(|e| {
             tracing::error!(error = format!("{e:#}"), "an order was not kept");
             NotTaken::NotKept
         })?;
+        let mut book = self.book.lock();
         let entry = Entry { status: status.clone(), restart_count, owner, asked_s: now_s, settled_s: None };
         book.orders.insert(status.order.id.clone(), entry);
         self.ring(book, &status.key);
@@ -212,19 +216,31 @@ impl Orders {
         restart_count: Option<u32>,
         mut taken: impl FnMut(&str) -> Result<()>,
     ) -> Result<(u64, Vec<Order>)> {
-        let mut book = self.book.lock();
-        book.tidy(now_s);
-        let mut orders = Vec::new();
-        let is_for = |e: &Entry| e.status.key == *key && restart_count.is_none_or(|n| n == e.restart_count);
-        for entry in book.orders.values_mut().filter(|e| e.settled_s.is_none() && is_for(e)) {
-            if entry.status.state == OrderState::Waiting {
-                taken(&entry.status.order.id)?;
-                entry.status.state = OrderState::Taken;
+        let is_for = |e: &Entry| {
+            e.settled_s.is_none() && e.status.key == *key && restart_count.is_none_or(|n| n == e.restart_count)
+        };
+        let mut noted = BTreeSet::new();
+        loop {
+            let mut book = self.book.lock();
+            book.tidy(now_s);
+            let is_new =
+                |e: &&Entry| is_for(e) && e.status.state == OrderState::Waiting && !noted.contains(&e.status.order.id);
+            let new: Vec<String> = book.orders.values().filter(is_new).map(|e| e.status.order.id.clone()).collect();
+            if new.is_empty() {
+                let mut orders = Vec::new();
+                for entry in book.orders.values_mut().filter(|e| is_for(e)) {
+                    entry.status.state = OrderState::Taken;
+                    entry.asked_s = now_s;
+                    orders.push(entry.status.order.clone());
+                }
+                return Ok((book.news(key).unwrap_or(self.first), orders));
             }
-            entry.asked_s = now_s;
-            orders.push(entry.status.order.clone());
+            drop(book);
+            for id in new {
+                taken(&id)?;
+                noted.insert(id);
+            }
         }
-        Ok((book.news(key).unwrap_or(self.first), orders))
     }
 
     /// Takes in records of a run's journal that are stored, in their order; the bell rings once for all of them.

@@ -5,7 +5,7 @@ use crate::database::{Connection, Row};
 use crate::error::Result;
 use crate::report;
 use crate::rows::Rows;
-use crate::value::{params, row};
+use crate::value::{params, row, value};
 use planner::restart::takes_up;
 use protocol::{Event, FailureKind, JobReading, LoanAccount, Operation, Phase, Plan, Record, RunKey};
 use rusqlite::types::Value;
@@ -154,10 +154,10 @@ impl<'a> Applying<'a> {
             Event::Failure { kind, node, failed_s, detected_s, reason } => {
                 failure(c, key, *kind, node.as_deref(), *failed_s, *detected_s, reason)?;
             }
-            Event::RolledBack { kept_until_s, .. } => roll_back(c, key, *kept_until_s, None)?,
+            Event::RolledBack { kept_until_s, .. } => roll_back(c, key, *kept_until_s, &[])?,
             Event::InGroup { nodes, of, .. } => match &**of {
                 Event::RolledBack { kept_until_s, .. } => {
-                    nodes.iter().try_for_each(|node| roll_back(c, key, *kept_until_s, Some(node)))?;
+                    nodes.chunks(TOGETHER).try_for_each(|nodes| roll_back(c, key, *kept_until_s, nodes))?;
                 }
                 // What holds groups is no group.
                 Event::InGroup { .. } => {}
@@ -382,16 +382,24 @@ pub(crate) fn lent(c: &Connection, key: &RunKey, loan: &LoanAccount) -> Result<(
     Ok(())
 }
 
-/// Computing after the line to which the run went back was lost, on all nodes or on one; an interval that spans the
-/// line is cut in proportion.
-fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64, node: Option<&str>) -> Result<()> {
+/// Most nodes of a group that one statement names: each walks through all phases of the run.
+const TOGETHER: usize = 256;
+
+/// Computing after the line to which the run went back was lost, on these nodes, or on all if none is named; an interval that
+/// spans the line is cut in proportion.
+fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64, nodes: &[String]) -> Result<()> {
     let compute = Phase::Compute.as_str();
+    let mut values = row![key.cluster, key.run, compute, kept_until_s].to_vec();
+    let named: Vec<String> = (1..=nodes.len()).map(|n| format!("?{}", values.len() + n)).collect();
+    let on_them = if nodes.is_empty() { String::new() } else { format!("AND node IN ({})", named.join(", ")) };
+    values.extend(nodes.iter().map(value));
     type Row = (i64, u32, String, f64, f64, Option<f64>, String, bool);
     let spanning: Vec<Row> = c.query_map(
-        "SELECT id, restart_count, node, start_s, end_s, joules, source, is_rest FROM phases
-         WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s < ?4 AND end_s > ?4
-         AND (?5 IS NULL OR node = ?5)",
-        params![key.cluster, key.run, compute, kept_until_s, node],
+        &format!(
+            "SELECT id, restart_count, node, start_s, end_s, joules, source, is_rest FROM phases
+             WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s < ?4 AND end_s > ?4 {on_them}"
+        ),
+        &values,
         |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?, r.get(7)?)),
     )?;
     let mut cut = phases();
@@ -403,12 +411,12 @@ fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64, node: Option<&str>
         cut.push(phase_row(key, restart_count, &node, compute, (kept_until_s, end_s), (lost_j, &source), is_rest));
     }
     cut.insert(c)?;
-    c.execute(
-        "UPDATE phases SET phase = ?4 WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s >= ?5
-         AND (?6 IS NULL OR node = ?6)",
-        params![key.cluster, key.run, compute, Phase::LostWork.as_str(), kept_until_s, node],
-    )?;
-    Ok(())
+    values.push(value(Phase::LostWork.as_str()));
+    let update = format!(
+        "UPDATE phases SET phase = ?{} WHERE cluster = ?1 AND run = ?2 AND phase = ?3 AND start_s >= ?4 {on_them}",
+        values.len()
+    );
+    c.execute(&update, &values).map(drop)
 }
 
 /// A new record shows that earlier ones are over, whatever their wrappers could still tell.

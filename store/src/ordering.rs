@@ -17,7 +17,7 @@ pub struct KeptOrder {
     pub owner: u32,
     /// SLURM_RESTART_COUNT of the record it was given for.
     pub restart_count: u32,
-    /// What the run has told since.
+    /// What the run has told since that bears on it, and the last that it has told.
     pub records: Vec<Record>,
     /// Whether the run has not ended.
     pub is_open: bool,
@@ -63,28 +63,32 @@ impl Store {
             let mut status: OrderStatus =
                 serde_json::from_str(&json).at(|| format!("an order in the store: {json}"))?;
             status.state = if taken { OrderState::Taken } else { OrderState::Waiting };
-            let records = self.records_after(&status.key, after)?;
+            let records = self.told_of(&status, restart_count, after)?;
             Ok(KeptOrder { status, owner, restart_count, records, is_open })
         };
         rows.into_iter().map(kept).collect()
     }
 
-    /// Those of a run's records after one that tell something of orders, and the last one; whatever else there is, and
-    /// however much of it, stays in the store.
-    fn records_after(&self, key: &protocol::RunKey, seq: u64) -> Result<Vec<Record>> {
+    /// What a run has told since a record that bears on one order: the last outcome, what ends it without one, and the last
+    /// record of all. However much else a run has told, no more than these are held.
+    fn told_of(&self, order: &OrderStatus, restart_count: u32, after: u64) -> Result<Vec<Record>> {
+        let key = &order.key;
         let sql = "SELECT json FROM events WHERE cluster = ?1 AND run = ?2 AND seq > ?3 ORDER BY seq";
-        let (mut telling, mut last) = (Vec::new(), None);
-        self.connection().each(sql, params![key.cluster, key.run, seq], |r| {
+        let (mut outcome, mut over, mut last) = (None, None, None);
+        self.connection().each(sql, params![key.cluster, key.run, after], |r| {
             let record: Record = serde_json::from_str(&r.get::<String>(0)?)?;
-            if concerns_orders(&record.event) {
-                telling.push(record)
-            } else {
-                last = Some(record)
+            match &record.event {
+                Event::Ordered { id, .. } if *id == order.order.id => outcome = Some(record),
+                Event::Started { restart_count: newer, .. } if *newer != restart_count && over.is_none() => {
+                    over = Some(record);
+                }
+                Event::Ended { .. } if over.is_none() => over = Some(record),
+                _ => last = Some(record),
             }
             Ok(())
         })?;
-        let is_later = |r: &Record| telling.last().is_none_or(|told: &Record| told.seq < r.seq);
-        telling.extend(last.filter(is_later));
-        Ok(telling)
+        let mut told: Vec<Record> = [outcome, over, last].into_iter().flatten().collect();
+        told.sort_by_key(|record| record.seq);
+        Ok(told)
     }
 }

@@ -5,6 +5,7 @@
 
 mod acts;
 mod begin;
+mod books;
 mod looks;
 mod off;
 mod power;
@@ -13,6 +14,7 @@ mod state;
 
 pub(crate) use acts::Acts;
 pub(crate) use begin::begin;
+pub(crate) use books::Books;
 pub(crate) use looks::Looks;
 pub(crate) use off::off;
 pub(crate) use rounds::Watcher;

@@ -2,10 +2,7 @@
 
 use super::acts::Acts;
 use super::state::Watching;
-use crate::accounting::Accounting;
-use crate::history;
 use anyhow::Result;
-use listener::now_s;
 use protocol::{Held, LATEST_SIGNAL};
 use slurm::{Job, JobState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,43 +28,24 @@ const SIGTERM: i32 = 15;
 /// Time between two looks for nodes that are well and still down in Slurm by our doing, s.
 const RESUME_S: f64 = 1.0;
 
-/// Time between two tellings of the energy of jobs to Slurm's accounting, s.
-const TELL_ENERGY_S: f64 = 10.0;
-
-/// Most runs that are forgotten in one transaction.
-const FORGET_TOGETHER: u32 = 100;
-
-/// Time between two bookings of watched time, s.
-const BOOK_S: f64 = 60.0;
-
-/// When things that are looked at less often were done last, s.
-#[derive(Default)]
-struct Due {
-    resumed_s: f64,
-    told_s: f64,
-    booked_s: f64,
-}
-
 /// The watch of a controller.
 pub(crate) struct Watcher {
     pub watching: Arc<Watching>,
     pub acts: Arc<Acts>,
-    pub accounting: Arc<Accounting>,
-    /// How long runs are kept that have ended, days; for ever if 0.
-    pub keep_days: f64,
 }
 
 impl Watcher {
     /// Watches for ever.
     pub(crate) fn watch_for_ever(&self) {
-        if let Err(e) = history::take_over(&self.acts.slurm, &self.acts.store, now_s()) {
-            tracing::info!(reason = format!("{e:#}"), "no history is taken over from Slurm");
-        }
-        let mut due = Due::default();
-        let mut known = String::new();
+        let (mut resumed_s, mut known) = (0.0, String::new());
         loop {
             std::thread::sleep(LOOK);
-            let looked = self.watch_once().and_then(|()| self.look_now_and_then(&mut due));
+            let looked = self.watch_once();
+            let now_s = self.watching.now_s();
+            if now_s - resumed_s >= RESUME_S {
+                resumed_s = now_s;
+                self.acts.resume_well();
+            }
             let error = looked.err().map(|e| format!("{e:#}")).unwrap_or_default();
             if error != known {
                 match error.as_str() {
@@ -197,39 +175,6 @@ impl Watcher {
             }
             Err(e) => tracing::debug!(%e, "Slurm does not say which nodes are out of service"),
         }
-    }
-
-    /// What is looked at less often.
-    fn look_now_and_then(&self, due: &mut Due) -> Result<()> {
-        let now_s = self.watching.now_s();
-        if now_s - due.resumed_s >= RESUME_S {
-            due.resumed_s = now_s;
-            self.acts.resume_well();
-        }
-        if now_s - due.told_s >= TELL_ENERGY_S {
-            due.told_s = now_s;
-            if let Err(e) = self.accounting.tell_energy() {
-                tracing::warn!(%e, "Slurm's accounting was not told the energy of jobs; it will be tried again");
-            }
-        }
-        if now_s - due.booked_s >= BOOK_S {
-            let seconds = now_s - due.booked_s;
-            let nodes: Vec<(String, f64)> = self.watching.heard_names().into_iter().map(|n| (n, seconds)).collect();
-            self.acts.store.lock().watched(&nodes)?;
-            due.booked_s = now_s;
-            self.forget(listener::now_s())?;
-        }
-        Ok(())
-    }
-
-    /// Forgets runs that ended longer ago than the site keeps them, a few at a time: nodes are not watched meanwhile, and a
-    /// clock that is set wrongly takes no more than these before somebody sees it.
-    fn forget(&self, now_s: f64) -> Result<()> {
-        let keep_s = self.keep_days * 86_400.0;
-        if keep_s > 0.0 {
-            self.acts.store.lock().forget(now_s - keep_s, FORGET_TOGETHER)?;
-        }
-        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Orders in the store: kept with all that their run tells after them, and forgotten after a day.
 
 use super::{UID, batch, both, ended, key, records, started};
-use protocol::{Order, OrderState, OrderStatus, Verb};
+use protocol::{Event, Order, OrderState, OrderStatus, Verb};
 
 fn order(id: &str, run: &str, at_s: f64) -> OrderStatus {
     OrderStatus {
@@ -38,5 +38,29 @@ fn an_order_is_found_again_with_what_its_run_told_since() {
         store.keep_order(&order("c", "7.1", 200.0 + 86_500.0), UID, 1).expect("kept");
         let kept = store.kept_orders(0.0).expect("read");
         assert!(kept.iter().all(|o| o.status.order.id == "c"), "{kept:?}");
+    });
+}
+
+#[test]
+fn of_all_that_a_run_has_told_an_order_is_found_with_little() {
+    both(|store| {
+        let told = |id: &str, text: &str| Event::Ordered {
+            id: id.into(),
+            verb: Verb::Checkpoint,
+            by: "alice".into(),
+            state: OrderState::Failed,
+            text: text.into(),
+            checkpoint: None,
+        };
+        store.append(&batch("7.1", records(1, vec![started(7, 1, &["n1"])])), UID).expect("a run");
+        store.keep_order(&order("a", "7.1", 200.0), UID, 1).expect("kept");
+        let others = (0..100).map(|n| told(&format!("other{n}"), &"x".repeat(1000)));
+        let all: Vec<Event> = others.chain([told("a", "once"), told("a", "twice"), told("b", "after")]).collect();
+        store.append(&batch("7.1", records(2, all)), UID).expect("orders");
+        let kept = store.kept_orders(300.0).expect("read");
+        let [a] = kept.as_slice() else { panic!("{kept:?}") };
+        let events: Vec<&Event> = a.records.iter().map(|r| &r.event).collect();
+        assert_eq!(events, [&told("a", "twice"), &told("b", "after")]);
+        assert_eq!(a.records[1].seq, 104);
     });
 }
