@@ -34,6 +34,9 @@ const LOOK: Duration = Duration::from_millis(100);
 const TRIES: u32 = 6;
 const TRY_PAUSE: Duration = Duration::from_secs(3);
 
+/// After how many of them a user is told for what the job waits.
+const SAID: u32 = 2;
+
 /// This job.
 pub struct Job {
     slurm: Arc<Slurm>,
@@ -278,11 +281,11 @@ impl Cluster for Job {
     }
 
     fn requeue(&mut self) -> Result<(), String> {
-        persistently(|| self.slurm.requeue(self.job)).map_err(|e| e.to_string())
+        back_into_the_queue(TRY_PAUSE, || self.slurm.requeue(self.job)).map_err(|e| e.to_string())
     }
 
     fn requeue_held(&mut self) -> Result<(), String> {
-        persistently(|| self.slurm.requeue_held(self.job)).map_err(|e| e.to_string())
+        back_into_the_queue(TRY_PAUSE, || self.slurm.requeue_held(self.job)).map_err(|e| e.to_string())
     }
 }
 
@@ -313,6 +316,43 @@ pub fn persistently<T, E: std::fmt::Display>(ask: impl Fn() -> Result<T, E>) -> 
         thread::sleep(TRY_PAUSE);
     }
     ask()
+}
+
+/// Puts a held run back, as [`back_into_the_queue`] does.
+///
+/// # Errors
+/// Why Slurm refuses.
+pub fn requeue_held(slurm: &Slurm, job: u32) -> Result<(), slurm::Error> {
+    back_into_the_queue(TRY_PAUSE, || slurm.requeue_held(job))
+}
+
+/// Puts a job back into the queue, however long slurmctld does not answer: without that the job would be over, and while it
+/// waits it has nothing else to do.
+fn back_into_the_queue(pause: Duration, ask: impl Fn() -> Result<(), slurm::Error>) -> Result<(), slurm::Error> {
+    let mut waits = false;
+    for tries in 1.. {
+        match ask() {
+            Ok(()) => break,
+            Err(e) if e.is_no_answer() => {
+                if tries == SAID {
+                    protocol::say!(
+                        "joulepoint: Slurm does not answer ({e}): the job goes back into the queue when it does"
+                    );
+                    waits = true;
+                }
+            }
+            Err(e) if tries >= TRIES => {
+                protocol::say!("joulepoint: the job could not be requeued: {e}");
+                return Err(e);
+            }
+            Err(e) => tracing::warn!(%e, "Slurm did not requeue the job; it is asked again"),
+        }
+        thread::sleep(pause);
+    }
+    if waits {
+        protocol::say!("joulepoint: Slurm answers again: the job goes back into the queue");
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -352,5 +392,23 @@ mod tests {
         assert!(matches!(&lost[..], [(node, at_s)] if node == "n1" && (host::mail::now_s() - at_s - 6.0).abs() < 0.5));
         assert!(dead(&[booted(6.0)], &since(10, false)).is_empty(), "a group may have begun there again");
         assert!(dead(&[booted(60.0)], &since(10, true)).is_empty(), "the record began after it");
+    }
+
+    #[test]
+    fn a_job_waits_for_a_slurmctld_that_is_away_and_not_for_one_that_refuses() {
+        let refused = |text: &str| Err(slurm::Error::Refused { command: "scontrol".into(), text: text.into() });
+        let asked = |answer: &dyn Fn(u32) -> Result<(), slurm::Error>| {
+            let count = std::cell::Cell::new(0);
+            let done = back_into_the_queue(Duration::ZERO, || {
+                count.set(count.get() + 1);
+                answer(count.get())
+            });
+            (count.get(), done.is_ok())
+        };
+        let away =
+            |n: u32| if n < 50 { refused("Unable to contact slurm controller (connect failure)") } else { Ok(()) };
+        assert_eq!(asked(&away), (50, true));
+        assert_eq!(asked(&|_| refused("Requested operation is presently disabled")), (TRIES, false));
+        assert_eq!(asked(&|n| if n < 3 { refused("Job violates accounting policy") } else { Ok(()) }), (3, true));
     }
 }

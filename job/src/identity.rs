@@ -7,7 +7,7 @@ use run::line::Claim;
 use run::{Patience, storage};
 use slurm::Slurm;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use steps::groups::split;
 use steps::resized::Layout;
@@ -20,6 +20,9 @@ const SLURMS_COPY: &str = "slurm_script";
 
 /// File of a run that says of which batch script it is.
 const SCRIPT: &str = "script";
+
+/// File of a run that says when its job was submitted, s since the epoch.
+const SUBMITTED: &str = "submitted";
 
 /// One job record, as its environment tells it.
 #[derive(Clone, Debug, Default)]
@@ -134,16 +137,11 @@ impl Identity {
     /// # Errors
     /// What the file system says for as long as it is tried: then nobody knows whether there is one.
     pub fn run_name(&self, runs: &Path, killed_before: bool) -> run::Result<(String, bool)> {
-        let id = self.run_id();
         let folder = runs.join(&self.cluster);
         let asked = self.job.is_none() && std::env::var_os(RESUME).is_some();
         if self.restart_count > 0 || killed_before || asked {
-            let names = storage::names(&folder, Patience::LONG)?.into_iter().filter_map(|name| name.into_string().ok());
-            let begun = |name: &String| name.strip_prefix(&format!("{id}."))?.parse::<u64>().ok();
-            let mut runs: Vec<(u64, String)> = names.filter_map(|name| Some((begun(&name)?, name))).collect();
-            runs.sort();
             let mut is_newest = true;
-            for (_, name) in runs.into_iter().rev() {
+            for name in self.runs_in(&folder)? {
                 // Before the run of another job no run is of this one, unless it says so.
                 if self.is_own(&folder.join(&name))?.unwrap_or(is_newest) {
                     return Ok((name, true));
@@ -153,6 +151,35 @@ impl Identity {
             }
         }
         Ok((self.new_run_name(), false))
+    }
+
+    /// The run of a job that starts for the first time by Slurm's word, and had started before: a slurmctld that is killed
+    /// forgets what it had not kept yet, and starts the job once more. Its run is known by its script and by when Slurm says
+    /// that the job was submitted, `submitted_s`, which is asked only where an earlier run has this number.
+    ///
+    /// # Errors
+    /// What the file system says for as long as it is tried.
+    pub fn forgotten_run(&self, runs: &Path, submitted_s: impl FnOnce() -> Option<f64>) -> run::Result<Option<String>> {
+        let folder = runs.join(&self.cluster);
+        if self.job.is_none() || self.restart_count > 0 {
+            return Ok(None);
+        }
+        let Some(newest) = self.runs_in(&folder)?.into_iter().next() else { return Ok(None) };
+        let run = folder.join(&newest);
+        let kept = storage::read_if_there(&run.join(SUBMITTED), Patience::LONG)?;
+        let is_same = |at_s: f64| kept.is_some_and(|kept| kept == submitted(at_s).as_bytes());
+        let is_it = self.is_own(&run)? == Some(true) && submitted_s().is_some_and(is_same);
+        Ok(is_it.then_some(newest))
+    }
+
+    /// The runs of this job's number in the folder of its cluster, the newest first.
+    fn runs_in(&self, folder: &Path) -> run::Result<Vec<String>> {
+        let id = self.run_id();
+        let names = storage::names(folder, Patience::LONG)?.into_iter().filter_map(|name| name.into_string().ok());
+        let begun = |name: &String| name.strip_prefix(&format!("{id}."))?.parse::<u64>().ok();
+        let mut runs: Vec<(u64, String)> = names.filter_map(|name| Some((begun(&name)?, name))).collect();
+        runs.sort();
+        Ok(runs.into_iter().rev().map(|(_, name)| name).collect())
     }
 
     /// Whether a run is of this job's script; none if that is not known.
@@ -168,13 +195,18 @@ impl Identity {
         }
     }
 
-    /// Notes in a run that begins of which script it is.
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub fn keep_script(&self, run: &Path) -> io::Result<()> {
-        let script = self.script.as_deref().and_then(mark);
-        script.map_or(Ok(()), |script| run::write_durably(&run.join(SCRIPT), script.as_bytes()))
+    /// Notes in a run that begins of which script it is: without it, its runs are known by the number of the job.
+    pub fn note_script(&self, run: &Path) {
+        if let Some(script) = self.script.as_deref().and_then(mark) {
+            note(run, SCRIPT, &script);
+        }
+    }
+
+    /// Notes in a run that begins when its job was submitted, by Slurm's word.
+    pub fn note_submitted(&self, run: &Path, job: Option<&slurm::Job>) {
+        if let Some(at_s) = job.and_then(|job| job.submit_s) {
+            note(run, SUBMITTED, &submitted(at_s));
+        }
     }
 
     /// The name of a run that begins now.
@@ -188,6 +220,17 @@ impl Identity {
         let local = || self.job_name.chars().take(64).map(plain).collect::<String>();
         self.job.map_or_else(|| format!("local-{}", local()), |j| j.to_string())
     }
+}
+
+/// Notes something in a run; who reads it later does without it.
+fn note(run: &Path, file: &str, text: &str) {
+    let written = Patience::SHORT.with(|| run::write_durably(&run.join(file), text.as_bytes()));
+    written.unwrap_or_else(|e| tracing::warn!(%e, file, "this is not noted in the run"));
+}
+
+/// When a job was submitted, as a run keeps it.
+fn submitted(at_s: f64) -> String {
+    format!("{at_s:.0}\n")
 }
 
 /// What a batch script is: a digest of its content, and its arguments; none if it cannot be read. Its path is another on each node.
@@ -230,8 +273,8 @@ mod tests {
         for name in ["7.100", "7.200", "7.300"] {
             fs::create_dir_all(dir.path().join("c").join(name)).unwrap();
         }
-        me("a", "1").keep_script(&dir.path().join("c/7.300")).unwrap();
-        me("b", "1").keep_script(&dir.path().join("c/7.200")).unwrap();
+        me("a", "1").note_script(&dir.path().join("c/7.300"));
+        me("b", "1").note_script(&dir.path().join("c/7.200"));
         let name = |me: Identity| me.run_name(dir.path(), false).unwrap();
         assert_eq!(name(me("a", "1")), ("7.300".to_string(), true));
         assert_eq!(name(me("b", "1")), ("7.200".to_string(), true));
@@ -240,6 +283,27 @@ mod tests {
             fs::write(dir.path().join("c/7.300").join(SCRIPT), torn).unwrap();
             assert_eq!(name(me("a", "2")), ("7.300".to_string(), true));
         }
+    }
+
+    #[test]
+    fn a_job_whose_start_slurm_has_forgotten_takes_up_its_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, run) = (dir.path().join("slurm_script"), dir.path().join("c/7.200"));
+        let me = |restart_count| {
+            let script = Some(vec![path.to_string_lossy().into_owned()]);
+            Identity { job: Some(7), cluster: "c".into(), restart_count, script, ..Identity::default() }
+        };
+        let of = |restart_count, at_s| me(restart_count).forgotten_run(dir.path(), || at_s).unwrap();
+        fs::write(&path, "a").unwrap();
+        assert_eq!(me(0).forgotten_run(dir.path(), || panic!("there is no run")).unwrap(), None);
+        fs::create_dir_all(&run).unwrap();
+        assert_eq!(of(0, Some(150.0)), None, "a run of a version before, which does not say when");
+        me(0).note_script(&run);
+        note(&run, SUBMITTED, &submitted(150.2));
+        assert_eq!(of(0, Some(150.0)).as_deref(), Some("7.200"));
+        assert_eq!((of(0, Some(151.0)), of(0, None), of(1, Some(150.0))), (None, None, None));
+        fs::write(&path, "b").unwrap();
+        assert_eq!(of(0, Some(150.0)), None, "another script");
     }
 
     #[test]

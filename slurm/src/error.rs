@@ -51,6 +51,17 @@ pub enum Error {
     },
 }
 
+/// What Slurm's commands say when slurmctld gives them no answer; of these `scontrol requeue` says the second.
+const NO_ANSWER: [&str; 7] = [
+    "Unable to contact slurm controller",
+    "Unexpected message received",
+    "Socket timed out",
+    "Zero Bytes were transmitted or received",
+    "Connection refused",
+    "Communication connection failure",
+    "in standby mode",
+];
+
 impl Error {
     /// The text that failed, cut to a length fit for a log line.
     pub(crate) fn unreadable(what: &'static str, value: &str) -> Self {
@@ -62,6 +73,16 @@ impl Error {
         let is_missing = |text: &str| text.to_lowercase().starts_with("job ") && text.trim_end().ends_with("not found");
         let is_it = |text: &str| text.contains("Invalid job id") || is_missing(text);
         matches!(self, Error::Refused { text, .. } if is_it(text))
+    }
+
+    /// Whether slurmctld has given no answer: it is being started again, has too much to do, or cannot be reached from here.
+    pub fn is_no_answer(&self) -> bool {
+        let no_answer = |text: &str| NO_ANSWER.iter().any(|part| text.contains(part));
+        match self {
+            Error::TimedOut { .. } => true,
+            Error::Refused { text, .. } => no_answer(text),
+            _ => false,
+        }
     }
 
     /// Whether what was to be ended has ended or is about to.

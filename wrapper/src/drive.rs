@@ -30,7 +30,6 @@ use nix::sys::signal::{SigSet, Signal};
 use options::{Resume, Settings};
 use planner::{COORDINATED, UNCOORDINATED};
 use protocol::{Incarnation, Plan, Request, RunKey};
-use run::Patience;
 use slurm::Slurm;
 use std::io;
 use std::path::PathBuf;
@@ -139,9 +138,7 @@ impl<'a> Run<'a> {
             taken => taken.map_err(io::Error::other)?,
         };
         if !found {
-            // Without it the number of the job is what its runs are known by.
-            let kept = Patience::SHORT.with(|| me.keep_script(&path));
-            kept.unwrap_or_else(|e| tracing::warn!(%e, "the script of the run is not noted"));
+            me.note_script(&path);
         }
         let controller = Arc::new(Controller::new(client, whole, me.restart_count));
         let mut former = Former::read(&records, found, me, began_s);
@@ -222,6 +219,9 @@ impl<'a> Run<'a> {
             groups::park::take_up(&self.path, &lender);
         }
         let known = me.job.and_then(|id| self.slurm.job(id).ok().flatten());
+        if !self.former.resumes {
+            me.note_submitted(&self.path, known.as_ref());
+        }
         let starts_once = known.as_ref().is_some_and(|j| !j.requeue);
         let (began_s, end_s) = (known.as_ref().and_then(|j| j.start_s), known.and_then(|j| j.end_s));
         let mut planned = self.plan(end_s);

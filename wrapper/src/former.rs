@@ -91,9 +91,17 @@ pub(crate) fn name(
     slurm: &Slurm,
     controller: &wire::Client,
 ) -> Result<Named, Unnamed> {
-    let (run, found) = me.run_name(runs, attempt > 0)?;
+    let submitted_s = || me.job.and_then(|id| slurm.job(id).ok().flatten())?.submit_s;
+    let forgotten = if attempt == 0 { me.forgotten_run(runs, submitted_s)? } else { None };
+    if let Some(run) = &forgotten {
+        protocol::say!(
+            "joulepoint: Slurm has forgotten that this job had started (slurmctld was killed?): run {run} goes on"
+        );
+    }
+    let is_forgotten = forgotten.is_some();
+    let (run, found) = forgotten.map_or_else(|| me.run_name(runs, attempt > 0), |run| Ok((run, true)))?;
     let over = match me.job {
-        Some(_) if found => over(&runs.join(&me.cluster).join(&run), me, slurm)?,
+        Some(_) if found => over(&runs.join(&me.cluster).join(&run), me, slurm, is_forgotten)?,
         _ => None,
     };
     if let Some((history, code)) = over {
@@ -135,11 +143,12 @@ fn missing(me: &Identity, job: u32, runs: &Path, controller: &wire::Client) -> R
 
 /// The history of a run whose last life before this one has come to its own end, with its exit code: whoever requeues a job that has
 /// completed wants all of it again, and so does a script that asks for that by its exit code. None of one that is to go on: where
-/// accounting says that Slurm ended the life, its node died after its last word.
+/// accounting says that Slurm ended the life, its node died after its last word. A life that Slurm has forgotten has this one's
+/// number.
 ///
 /// # Errors
 /// What the file system says.
-fn over(run: &Path, me: &Identity, slurm: &Slurm) -> run::Result<Option<(History, i32)>> {
+fn over(run: &Path, me: &Identity, slurm: &Slurm, is_forgotten: bool) -> run::Result<Option<(History, i32)>> {
     let history = run::history::read(run, Patience::LONG)?;
     let is_own = |e: &Event| matches!(e, Event::Started { restart_count, .. } if *restart_count == me.restart_count);
     let last = || history.records.iter().rev().map(|r| &r.event);
@@ -151,7 +160,7 @@ fn over(run: &Path, me: &Identity, slurm: &Slurm) -> run::Result<Option<(History
     // An end of ours is none of the script's.
     let is_ours = life.iter().any(|e| matches!(e, Event::Decided { action, .. } if action == "end"));
     let code = life.into_iter().find_map(own_end).filter(|code| *code == 0 || !is_ours && requeues(slurm, *code));
-    let is_this = last().find(|e| matches!(e, Event::Started { .. })).is_some_and(is_own);
+    let is_this = !is_forgotten && last().find(|e| matches!(e, Event::Started { .. })).is_some_and(is_own);
     let Some(code) = code.filter(|_| !is_this) else { return Ok(None) };
     let lives = slurm.accounted(me.job.unwrap_or(0)).unwrap_or_default();
     let ended = lives.iter().rev().find(|life| life.end_s.is_some());

@@ -5,7 +5,7 @@ use config::Site;
 use driver::protection::EXIT_NOT_PROTECTED;
 use driver::setup::{EXIT_NOT_RESTORED, EXIT_SUPERSEDED, HELD, Outcome};
 use host::supervise;
-use job::cluster::persistently;
+use job::cluster::requeue_held;
 use job::identity::Identity;
 use job::run_folder::expand;
 use protocol::Request;
@@ -125,12 +125,9 @@ fn hold(site: &Site, me: &Identity, reason: &str) -> Outcome {
     };
     protocol::say!("joulepoint: {reason}; {HELD}");
     let slurm = Slurm::new(site.slurm_bin.clone());
-    match persistently(|| slurm.requeue_held(job)) {
+    match requeue_held(&slurm, job) {
         Ok(()) => Outcome::Requeued,
-        Err(e) => {
-            protocol::say!("joulepoint: the job could not be requeued: {e}");
-            Outcome::Ended(EXIT_NOT_RESTORED)
-        }
+        Err(_) => Outcome::Ended(EXIT_NOT_RESTORED),
     }
 }
 

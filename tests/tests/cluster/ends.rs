@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use suite::Site;
+use testbed::Part;
 
 #[test]
 fn a_cancelled_job_is_no_failure() -> Result<()> {
@@ -241,6 +242,59 @@ fn a_vacated_job_frees_its_nodes_and_resumes_from_its_checkpoint() -> Result<()>
     let run = finished_well(&site, job, &folder)?;
     assert_eq!(run["records"].as_array().map(Vec::len), Some(2), "{run:#}");
     assert_eq!(run["total"]["failures"], 0, "{run:#}");
+    Ok(())
+}
+
+/// Vacates a job while slurmctld is dying; it goes on from its checkpoint when slurmctld is there again.
+fn vacated_while_slurmctld_dies(name: &str, keeps_its_state: bool) -> Result<String> {
+    let site = site();
+    let folder = site.folder(USER, name)?;
+    // Its checkpoint takes longer than slurmctld needs to die.
+    let script = r#"n=$(cat state 2> /dev/null || echo 0); echo "from $n"
+        trap 'sleep 6; echo $n > state.new; mv state.new state' USR1
+        until [ -e enough ]; do sleep 0.1; n=$((n + 1)); done"#;
+    let asked = ["--ft-energy-interval=1:00:00", "--ft-energy-signal=USR1", "--ft-energy-done=state"];
+    let job = site.submit(USER, &folder, &[&["-n1", "--ft-energy"], &asked[..]].concat(), script)?;
+    let output = || fs::read_to_string(folder.join(format!("slurm-{job}.out"))).unwrap_or_default();
+    site.wait("the script", MINUTES, |_| Ok(output().contains("from 0").then_some(())))?;
+    site.wait_report(job, "its run", MINUTES, |run| (run["state"] == "running").then_some(()))?;
+    if keeps_its_state {
+        let kept_at = || fs::metadata(site.cluster.dir.join("state/job_state"))?.modified();
+        let changed = std::time::SystemTime::now();
+        let id = format!("JobId={job}");
+        site.cluster.command("scontrol").args(["update", &id, "Comment=kept"]).status()?;
+        site.wait("the state on disk", MINUTES, |_| Ok((kept_at()? > changed).then_some(())))?;
+    }
+    let (code, _, text) = order(&site, USER, &["vacate", "--no-wait", &job.to_string()])?;
+    site.cluster.kill_part(&Part::Slurmctld)?;
+    let waits = site.wait("the job to wait for Slurm", MINUTES, |_| {
+        Ok(output().contains("the job goes back into the queue when it does").then_some(()))
+    });
+    site.cluster.start_part(&Part::Slurmctld)?;
+    assert_eq!(code, Some(0), "{text}");
+    waits.with_context(output)?;
+    if keeps_its_state {
+        start_requeued(&site, job)?;
+    }
+    let goes_on = |_: &Site| Ok(output().contains("goes on from checkpoint 1").then_some(()));
+    site.wait("its second life", MINUTES, goes_on).with_context(output)?;
+    fs::write(folder.join("enough"), "")?;
+    site.wait_state(job, &["COMPLETED"], MINUTES)?;
+    Ok(output())
+}
+
+#[test]
+fn a_job_that_is_to_go_back_while_slurmctld_is_away_waits_for_it() -> Result<()> {
+    let said = vacated_while_slurmctld_dies("slurmctld-away", true)?;
+    assert!(said.contains("Slurm answers again"), "{said}");
+    Ok(())
+}
+
+/// This slurmctld had not kept that the job had started: it starts it once more, as if for the first time.
+#[test]
+fn a_job_whose_start_slurmctld_has_forgotten_goes_on() -> Result<()> {
+    let said = vacated_while_slurmctld_dies("slurmctld-forgets", false)?;
+    assert!(said.contains("Slurm has forgotten that this job had started"), "{said}");
     Ok(())
 }
 
