@@ -458,10 +458,10 @@ fn run_model(args: &ModelArgs) -> Result<i32, Failure> {
 }
 
 fn wrap(conf: &std::path::Path, request: &str, command: &[OsString]) -> i32 {
-    let request = serde_json::from_str(request).unwrap_or_else(|e| {
-        protocol::say!("joulepoint: the request is not understood ({e}); the job runs unprotected");
-        protocol::Request::default()
-    });
+    let request = match serde_json::from_str(request) {
+        Ok(understood) => understood,
+        Err(e) => return wrapper::launch::misunderstood(&e.to_string(), &[request.into()], command),
+    };
     let attempt = std::env::var(steps::script::ATTEMPT).ok().and_then(|a| a.parse().ok());
     wrapper::launch::wrap(&request, command, conf, attempt)
 }

@@ -81,6 +81,9 @@ pub fn unblocked(command: &mut Command) -> &mut Command {
 /// not say whether that was one.
 pub const TOLD: &str = "JOULEPOINT_TOLD_FD";
 
+/// What a driver tells whose place the program takes; no signal has this number.
+const GIVEN_WAY: u8 = 0;
+
 /// A driver's way to tell its supervisor.
 #[derive(Debug)]
 pub struct Teller(File);
@@ -93,6 +96,11 @@ impl Teller {
         let given = unsafe { OwnedFd::from_raw_fd(number) };
         fcntl(&given, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok()?;
         Some(Teller(File::from(given)))
+    }
+
+    /// Tells the supervisor that the program takes this process over: however it ends, no other driver follows.
+    pub fn gives_way(mut self) {
+        let _ = self.0.write_all(&[GIVEN_WAY]);
     }
 
     /// Has the supervisor end by this signal when the driver has ended with 128 + signal.
@@ -136,11 +144,15 @@ impl Running {
 
     /// How this process is to end after a driver that has ended with this code.
     fn ends(&self, code: i32) -> i32 {
-        let mut number = [0];
-        match nix::unistd::read(&self.told, &mut number) {
-            Ok(1) if code == 128 + i32::from(number[0]) => Signal::try_from(code - 128).map_or(code, end_by),
+        match self.told() {
+            Some(signal) if code == 128 + i32::from(signal) => Signal::try_from(code - 128).map_or(code, end_by),
             _ => code,
         }
+    }
+
+    fn told(&self) -> Option<u8> {
+        let mut number = [0];
+        (nix::unistd::read(&self.told, &mut number) == Ok(1)).then_some(number[0])
     }
 }
 
@@ -167,6 +179,7 @@ pub fn supervise(driver: impl Fn(u32) -> Command) -> io::Result<i32> {
                         }
                         return Ok(child.ends(code));
                     }
+                    WaitStatus::Signaled(_, signal, _) if child.told() == Some(GIVEN_WAY) => return Ok(end_by(signal)),
                     _ if attempt < RESTARTS && terminated.is_none_or(|at| at.elapsed() > ENDING) => {
                         attempt += 1;
                         protocol::say!("joulepoint: the wrapper was killed; it resumes from the last checkpoint");

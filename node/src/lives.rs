@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Set by the wrapper for all that it starts.
+/// Set by the wrapper for all that it starts: `CLUSTER/JOB.BEGUN`. A script hands it on to the jobs that it submits.
 const MARK: &[u8] = b"JOULEPOINT_RUN=";
 
 /// Which life a step's processes are of, and whether a wrapper of ours started them.
@@ -115,7 +115,12 @@ impl Lives {
         entries().find(|entry| *entry == wanted.as_bytes())?;
         let count = entries().find_map(|entry| entry.strip_prefix(b"SLURM_RESTART_COUNT="));
         let count = count.and_then(|c| std::str::from_utf8(c).ok()?.parse().ok()).unwrap_or(0);
-        Some((count, entries().any(|entry| entry.starts_with(MARK))))
+        let of_job = format!("{job}.");
+        let is_mark = |entry: &[u8]| {
+            let run = entry.strip_prefix(MARK).and_then(|run| run.rsplit(|b| *b == b'/').next());
+            run.is_some_and(|run| run.starts_with(of_job.as_bytes()))
+        };
+        Some((count, entries().any(is_mark)))
     }
 
     /// Processes of a job's lives up to one; those of steps that do not tell their life only if `unknown` ones count.
@@ -524,5 +529,14 @@ mod tests {
             assert!(std::time::Instant::now() < end, "it has told");
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_job_that_a_protected_script_has_submitted_is_none_of_ours() {
+        let told = |environ: &str| Lives::told(environ.as_bytes(), 8);
+        assert_eq!(told("SLURM_JOB_ID=8\0JOULEPOINT_RUN=c/8.1\0"), Some((0, true)));
+        assert_eq!(told("SLURM_JOB_ID=8\0JOULEPOINT_RUN=c/7.1\0"), Some((0, false)));
+        assert_eq!(told("SLURM_JOB_ID=8\0JOULEPOINT_RUN=c/81.1\0"), Some((0, false)));
+        assert_eq!(told("SLURM_JOB_ID=7\0JOULEPOINT_RUN=c/7.1\0"), None);
     }
 }

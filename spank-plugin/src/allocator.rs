@@ -1,7 +1,8 @@
 //! In `sbatch`, `salloc` and `scrontab`: the request is checked before anything is submitted.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use crate::option_values::program;
+use crate::batch::IN_CONTAINER;
+use crate::option_values::{is_sbatch, program};
 use crate::output;
 use crate::prospect;
 use crate::site;
@@ -15,7 +16,7 @@ pub fn init_post_opt() -> Result<(), String> {
     output::forget();
     let request = submit::request()?.filter(submit::asked_by_user);
     match &request {
-        Some(request) if program() == "sbatch" => {
+        Some(request) if is_sbatch() => {
             submit::enough_nodes(request)?;
             tell(request)?;
             let json = submit::to_json(request)?;
@@ -48,6 +49,11 @@ fn tell(request: &Request) -> Result<(), String> {
         let cure = "leave one of them out";
         return Err(format!("--ft-energy-require: --no-requeue lets Slurm end the job with a lost node; {cure}"));
     }
+    let is_container = |word: &String| word == "--container" || word.starts_with("--container=");
+    let is_contained = options::size::directives(&script).iter().chain(&words).any(is_container);
+    if is_contained && settings.is_required() {
+        return Err(format!("--ft-energy-require: {IN_CONTAINER}"));
+    }
     let has_parts = submit::seen().is_some_and(|seen| options::size::has_parts(&seen.script, &seen.words));
     if has_parts && settings.is_required() {
         let asked = settings.engine.filter(|_| !settings.require);
@@ -59,6 +65,10 @@ fn tell(request: &Request) -> Result<(), String> {
     }
     if has_parts {
         crate::inform(&format!("NOT PROTECTED: {PARTS}; {PARTS_CURE}"));
+        return Ok(());
+    }
+    if is_contained {
+        crate::inform(&format!("NOT PROTECTED: {IN_CONTAINER}"));
         return Ok(());
     }
     let nodes = prospect::capabilities(&site::get().capabilities);

@@ -36,15 +36,17 @@ fn wrap(handle: &Handle<'_>) -> Result<bool, String> {
         site: &site,
     };
     // Users can write Slurm's internal variables themselves, so nothing that arrives here counts as checked.
-    let Some(request) = said.request()? else { return Ok(false) };
+    let request = match said.request() {
+        Ok(Some(request)) => request,
+        Ok(None) => return Ok(false),
+        Err(reason) => return instead(handle, &reason, said.requires(), false),
+    };
+    if handle.getenv(CONTAINER).is_ok() {
+        // Slurm lets the container run the first word of the command.
+        return instead(handle, IN_CONTAINER, said.requires(), false);
+    }
     if let Err(reason) = executable(&site.wrapper) {
-        let instead = match request.settings.contains_key("ft-energy-require") {
-            _ if output::is_later_life(handle) => HOLDING,
-            true => REFUSING,
-            false => return Err(reason),
-        };
-        put_in_front(handle, &["/bin/sh", "-c", instead, reason.as_str()].map(OsString::from))?;
-        return Ok(true);
+        return instead(handle, &reason, said.requires(), output::is_later_life(handle));
     }
     let words = words(&site, &request)?;
     if let Some(conf) = &site.conf {
@@ -58,6 +60,24 @@ fn wrap(handle: &Handle<'_>) -> Result<bool, String> {
     Ok(true)
 }
 
+/// By which Slurm tells a job of its container (`sbatch --container`).
+const CONTAINER: &str = "SLURM_CONTAINER";
+
+/// Why a job in one is not protected.
+pub const IN_CONTAINER: &str = "Slurm runs the script in a container (--container), where there is no joulepoint";
+
+/// What comes in place of a script that has no wrapper, for this reason: the job ends if it is not to run without protection,
+/// and waits for a person where it `may_have_run`.
+fn instead(handle: &Handle<'_>, reason: &str, is_required: bool, may_have_run: bool) -> Result<bool, String> {
+    let shell = match is_required {
+        _ if may_have_run => HOLDING,
+        true => REFUSING,
+        false => return Err(reason.to_owned()),
+    };
+    put_in_front(handle, &["/bin/sh", "-c", shell, reason].map(OsString::from))?;
+    Ok(true)
+}
+
 /// What the shell runs in place of a script that is not to run without the wrapper; `$0` is the reason. No error of a hook, which
 /// Slurm would take for the node's.
 const REFUSING: &str =
@@ -65,8 +85,11 @@ const REFUSING: &str =
 
 /// Likewise in a later life of the job: from its beginning the script would run over what the lives before may have left. Slurm
 /// ends the job while it waits; a slurmctld that is away is asked for five minutes.
-const HOLDING: &str = r#"for try in 1 2 3 4 5 6 7 8 9 10; do
-    if scontrol requeuehold "$SLURM_JOB_ID"; then
+const HOLDING: &str = r#"job=$SLURM_JOB_ID
+# By the id of an array's last task Slurm means all of them.
+[ -z "$SLURM_ARRAY_TASK_ID" ] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+for try in 1 2 3 4 5 6 7 8 9 10; do
+    if scontrol requeuehold "$job"; then
         echo "joulepoint: $0; the job goes back into the queue and is held; when that is mended: scontrol release" >&2
         sleep 120
         exit 122

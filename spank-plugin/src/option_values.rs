@@ -63,6 +63,13 @@ pub fn program() -> OsString {
     Path::new(&path).file_name().unwrap_or_default().to_owned()
 }
 
+/// Whether this program submits batch jobs: a site may have another name for it, such as that of a program which its own
+/// `sbatch` calls.
+pub fn is_sbatch() -> bool {
+    let program = program();
+    program != "salloc" && program != "scrontab"
+}
+
 /// Checks one value that was written at `place`.
 pub fn check(spec: &Spec, place: &str, value: &OsStr) -> Result<String, String> {
     let text = value.to_str().ok_or_else(|| format!("{place}: '{}' is not UTF-8", value.to_string_lossy()))?;
@@ -73,17 +80,41 @@ pub fn check(spec: &Spec, place: &str, value: &OsStr) -> Result<String, String> 
 /// How variables begin in which a job's script finds our options of its own job; `sbatch` reads them as its own.
 const INHERITED: &str = "SLURM_SPANK__SLURM_SPANK_OPTION_joulepoint_";
 
-/// Where a job is submitted, before Slurm looks: what a protected job asked for is no wish for those that its script submits.
+/// How variables of our own begin, and those of them that a person sets.
+const OWN: &str = "JOULEPOINT_";
+const PERSONS: [&str; 3] = ["JOULEPOINT_CONF", "JOULEPOINT_LOG", "JOULEPOINT_RESUME"];
+
+/// What the programs of a protected job are told.
+const TOLD: [&str; 8] = [
+    "FT_ENERGY_RESTART",
+    "FT_ENERGY_RESTART_DIR",
+    "FT_ENERGY_DONE_FD",
+    "FT_ENERGY_INTERVAL_S",
+    "FT_ENERGY_INTERVAL_MIN",
+    "FT_ENERGY_RELAY",
+    "FT_ENERGY_RELAY_WAIT",
+    GROUP,
+];
+
+/// Which group a program is in; where that is told, the second is no wish, but how many there are.
+const GROUP: &str = "FT_ENERGY_GROUP";
+const GROUPS: &str = "FT_ENERGY_GROUPS";
+
+/// Where a job is submitted, before Slurm looks: what a protected job asked for and is told is neither a wish nor a truth for
+/// the jobs that its script submits.
 pub fn forget_inherited() {
+    let has_groups = std::env::var_os(GROUP).is_some();
     let names = std::env::vars_os().map(|(name, _)| name);
-    for name in names.filter(|name| is_inherited(name)) {
+    for name in names.filter(|name| is_inherited(name, has_groups)) {
         // SAFETY: sbatch and salloc have not started a thread when they initialize their plugins.
         unsafe { std::env::remove_var(name) }
     }
 }
 
-fn is_inherited(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(INHERITED.as_bytes())
+fn is_inherited(name: &OsStr, has_groups: bool) -> bool {
+    let begins = |with: &str| name.as_encoded_bytes().starts_with(with.as_bytes());
+    let is_in = |names: &[&str]| names.iter().any(|one| name == *one);
+    begins(INHERITED) || begins(OWN) && !is_in(&PERSONS) || is_in(&TOLD) || has_groups && name == GROUPS
 }
 
 /// The values that have arrived in this process.
@@ -116,8 +147,12 @@ mod tests {
             ("SLURM_SPANK__SLURM_SPANK_OPTION_joulepoint_ft_energy_done", true),
             ("SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_image", false),
             ("FT_ENERGY", false),
+            ("FT_ENERGY_INTERVAL", false),
+            ("FT_ENERGY_RESTART", true),
+            ("JOULEPOINT_RUN", true),
+            ("JOULEPOINT_CONF", false),
         ] {
-            assert_eq!(is_inherited(OsStr::new(name)), is_ours, "{name}");
+            assert_eq!(is_inherited(OsStr::new(name), false), is_ours, "{name}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! the batch script the file is emptied, as Slurm would have done; in later lives it is not.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use crate::option_values::program;
+use crate::option_values::is_sbatch;
 use crate::site::Site;
 use crate::submit::{self, Seen};
 use spank::Handle;
@@ -31,7 +31,7 @@ const CONFIGURATIONS: [&str; 2] = ["/etc/slurm/slurm.conf", "/run/slurm/conf/slu
 pub fn add_to(site: &Site) {
     // SAFETY: sbatch has not started a thread when it initializes its plugins.
     unsafe { std::env::remove_var(OURS) };
-    if program() != "sbatch" {
+    if !is_sbatch() {
         return;
     }
     // Of the job that submits this one.
@@ -81,20 +81,23 @@ fn wants(words: &[String], script: &str, environment: Option<&str>, default: Opt
     written.or(environment).or(default).is_some_and(|value| value != "off")
 }
 
-/// Whether all jobs of the site add to their output: then there is nothing to do, and no file to empty.
+/// Whether all jobs of the site add to their output, or may: then there is nothing to do, and no file to empty.
 fn site_adds() -> bool {
     let named = std::env::var_os("SLURM_CONF").map(PathBuf::from);
     let paths = named.into_iter().chain(CONFIGURATIONS.map(PathBuf::from));
     let text = paths.filter_map(|path| std::fs::read_to_string(path).ok()).next();
-    text.is_some_and(|text| adds(&text))
+    text.is_none_or(|text| adds(&text))
 }
 
+/// Whether a configuration has jobs add to their output; one that leaves that to files which it includes may.
 fn adds(configuration: &str) -> bool {
     let value = |line: &str| {
         let (key, value) = line.split('#').next()?.split_once('=')?;
         key.trim().eq_ignore_ascii_case("JobFileAppend").then(|| value.trim().to_owned())
     };
-    configuration.lines().filter_map(value).next_back().is_some_and(|value| value != "0")
+    let includes = |line: &str| line.split_ascii_whitespace().next().is_some_and(|w| w.eq_ignore_ascii_case("include"));
+    let named = configuration.lines().filter_map(value).next_back();
+    named.map_or_else(|| configuration.lines().any(includes), |value| value != "0")
 }
 
 /// Once Slurm has read its variables: none of this is meant for the jobs that this one submits, nor for `srun`.
@@ -214,6 +217,8 @@ mod tests {
         assert!(super::adds("ClusterName=c\n jobfileappend = 1 # kept\n"));
         assert!(!super::adds("#JobFileAppend=1\nJobFileAppend=0\n"));
         assert!(!super::adds(""));
+        assert!(super::adds("ClusterName=c\nInclude jobs.conf\n"), "nobody knows");
+        assert!(!super::adds("include jobs.conf\nJobFileAppend=0\n"));
     }
 
     #[test]

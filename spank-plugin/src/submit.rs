@@ -31,6 +31,7 @@ const HEAD_BYTES: u64 = 1 << 20;
 /// Why the job is not to be submitted.
 pub fn request() -> Result<Option<Request>, String> {
     let site = site::get();
+    let variable = |name: &str| std::env::var_os(name);
     let said = Said { options: option_values::arrived(), variable: &variable, carried: None, site: &site };
     let request = said.request()?;
     if !said.explain() {
@@ -44,12 +45,6 @@ pub fn request() -> Result<Option<Request>, String> {
         }
         None => Ok(None),
     }
-}
-
-/// A variable of whoever submits. What a run of groups tells its programs is no wish for the jobs that they submit.
-fn variable(name: &str) -> Option<OsString> {
-    let is_told = name == options::env_twin(GROUPS) && std::env::var_os("FT_ENERGY_GROUP").is_some();
-    std::env::var_os(name).filter(|_| !is_told)
 }
 
 /// Refuses more groups and spares than a job of `sbatch` can have nodes, as far as its words and its script say that.
@@ -107,6 +102,10 @@ fn look() -> Option<Seen> {
         if word.starts_with("--wrap") {
             return Some((words.len(), (String::new(), true)));
         }
+        // The loop over scripts that names each job after its own is `sbatch -J "$f" "$f"`.
+        if at > 0 && NAMING.contains(&words[at - 1].as_str()) {
+            return None;
+        }
         let seen = script(Path::new(word)).or_else(|| script(&found(&words, at, word)?));
         Some((at, seen?))
     };
@@ -128,6 +127,10 @@ fn has_begun(script: &[u8]) -> bool {
     let lines = script.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
     lines.map(<[u8]>::trim_ascii).any(|line| !line.is_empty() && !line.starts_with(b"#"))
 }
+
+/// Options of sbatch whose values are names of people's choice, or files.
+const NAMING: [&str; 11] =
+    ["-J", "--job-name", "-o", "--output", "-e", "--error", "-i", "--input", "--comment", "--wckey", "--export-file"];
 
 /// A file in the `PATH` that a word names, unless the word may be the value of an option before it.
 fn found(words: &[String], at: usize, word: &str) -> Option<PathBuf> {

@@ -11,6 +11,9 @@ use std::ffi::{OsStr, OsString};
 /// The option that asks for the plan instead of the job.
 pub const EXPLAIN: &str = "ft-energy-explain";
 
+/// The option of a job that is not to run without protection.
+const REQUIRE: &str = "ft-energy-require";
+
 /// What was said, where the plugin runs now.
 pub struct Said<'a> {
     /// Options that Slurm delivered.
@@ -63,6 +66,12 @@ impl Said<'_> {
     /// Whether somebody asked for the plan instead of the job.
     pub fn explain(&self) -> bool {
         self.options.contains_key(EXPLAIN) || self.twin(EXPLAIN).is_some()
+    }
+
+    /// Whether somebody wants the job not to run without protection, however little else can be understood.
+    pub fn requires(&self) -> bool {
+        let is_carried = self.carried.iter().any(|request| request.settings.contains_key(REQUIRE));
+        self.options.contains_key(REQUIRE) || self.twin(REQUIRE).is_some() || is_carried
     }
 
     /// Fills in what the submitting side knew: its environment twins, and its options if Slurm delivered none

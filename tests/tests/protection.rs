@@ -96,10 +96,13 @@ fn told(site: &mut Site) -> Result<()> {
     let wrong_pattern = Job::submit(site, "pattern", &with(&emptied), COUNTER)?;
     ensure!(wrong_pattern.told.contains("Slurm empties the job's output"), "{}", wrong_pattern.told);
     let no_engine = Job::submit(site, "none", &["--ft-energy"], COUNTER)?;
+    let named = with(&["--ft-energy-done=state", "--no-requeue"]);
     let right = Job::submit(site, "right", &with(&["--ft-energy-done=state"]), COUNTER)?;
-    let stays = Job::submit(site, "stays", &with(&["--ft-energy-done=state", "--no-requeue"]), COUNTER)?;
+    // A loop over scripts names each job after its own.
+    let stays = Job::submit(site, "stays", &[&["-J", "job.sh"], &named[..]].concat(), COUNTER)?;
     refused(site)?;
     asks_for_itself_only(site)?;
+    runs_once_without_us(site)?;
     of_several_parts(site)?;
     without_an_engine(site, &no_engine)?;
     protected(site, &right)?;
@@ -135,6 +138,12 @@ fn refused(site: &Site) -> Result<()> {
         let slurm = String::from_utf8_lossy(&slurm.stdout).into_owned();
         ensure!(slurm.contains(&format!("ExitCode={NOT_PROTECTED}")), "{name}: {slurm}");
     }
+    let twin = "--export=ALL,FT_ENERGY_MAX_LOSS=1hour";
+    let job = Job::submit(site, "twin", &["--ft-energy", "--ft-energy-require", twin], "touch has-run")?;
+    job.ends(site, "FAILED")?;
+    let output = job.output();
+    ensure!(output.contains("FT_ENERGY_MAX_LOSS") && output.contains("before it has begun"), "twin: {output}");
+    ensure!(!job.folder.join("has-run").exists(), "twin: it has run");
     let folder = site.folder(USER, "contradiction")?;
     let both = site.sbatch(USER, &folder, &["--ft-energy", "--ft-energy-require", "--no-requeue"], "true")?;
     ensure!(!both.status.success(), "Slurm would not bring it back");
@@ -179,12 +188,27 @@ end
 
 /// A protected job's script submits another job without the option: that one is none of ours.
 fn asks_for_itself_only(site: &Site) -> Result<()> {
-    let submits = "touch x; sbatch --quiet --wait -n1 -o inner.out --wrap 'echo inner' 2> submitted";
+    let submits = "touch x; sbatch --quiet --wait -n1 -o inner.out --wrap \
+        'echo inner; env | grep -E \"^(FT_ENERGY|JOULEPOINT)_\" | grep -v _CONF=' 2> submitted; true";
     let job = Job::submit(site, "chain", &["--ft-energy", "--ft-energy-done=x"], submits)?;
     job.ends(site, "COMPLETED")?;
     let [inner, submitted] = ["inner.out", "submitted"].map(|name| fs::read_to_string(job.folder.join(name)));
     let (inner, submitted) = (inner?, submitted?);
     ensure!(inner == "inner\n" && !submitted.contains("joulepoint"), "{inner}{submitted}");
+    Ok(())
+}
+
+/// A job whose run cannot have a folder runs as it would without us: once, and it ends as it ends.
+fn runs_once_without_us(site: &Site) -> Result<()> {
+    let nowhere = ["--ft-energy", "--ft-energy-done=x", "--ft-energy-dir=/proc/nowhere"];
+    let job = Job::submit(site, "once", &nowhere, "echo begun; env | grep JOULEPOINT_; kill -SEGV $$")?;
+    job.ends(site, "FAILED")?;
+    let output = job.output();
+    ensure!(output.matches("begun\n").count() == 1 && output.contains("NOT PROTECTED"), "{output}");
+    ensure!(!output.contains("JOULEPOINT_TOLD") && !output.contains("JOULEPOINT_RUN"), "{output}");
+    let slurm = site.cluster.command("scontrol").args(["show", "job", "-o", &job.id.to_string()]).output()?;
+    let slurm = String::from_utf8_lossy(&slurm.stdout).into_owned();
+    ensure!(slurm.contains("ExitCode=0:11"), "{slurm}");
     Ok(())
 }
 

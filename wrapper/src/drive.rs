@@ -50,7 +50,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 const TERMINATED: i32 = 143;
 
 /// The run, `cluster/run`, for everything that a wrapper starts.
-const RUN: &str = "JOULEPOINT_RUN";
+pub(crate) const RUN: &str = "JOULEPOINT_RUN";
 
 /// Another wrapper has the run.
 fn superseded() -> Outcome {
@@ -84,14 +84,13 @@ impl From<io::Error> for NotNow {
 }
 
 /// Sets `resumes`, also for when it fails, to whether earlier wrappers have worked on the run.
-pub(crate) fn drive(given: Given, resumes: &mut bool) -> io::Result<Outcome> {
-    let mut teller = Teller::take();
+pub(crate) fn drive(given: Given, resumes: &mut bool, teller: &mut Option<Teller>) -> io::Result<Outcome> {
     let (outcome, signal) = match Run::take_up(given, resumes).and_then(Run::drive) {
         Err(NotNow::Leave(outcome)) => (outcome, Some(Signal::SIGTERM as i32)),
         Err(NotNow::Failed(e)) => return Err(e),
         Ok(ended) => ended,
     };
-    if let (Some(teller), Some(signal), Outcome::Ended(_)) = (&mut teller, signal, outcome) {
+    if let (Some(teller), Some(signal), Outcome::Ended(_)) = (teller, signal, outcome) {
         teller.tell(signal);
     }
     Ok(outcome)

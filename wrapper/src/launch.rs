@@ -1,10 +1,10 @@
 //! Decides whether a wrapper supervises, drives the run, or lets the job run as it is.
 
-use crate::drive::{Given, drive};
+use crate::drive::{Given, RUN, drive};
 use config::Site;
 use driver::protection::EXIT_NOT_PROTECTED;
 use driver::setup::{EXIT_NOT_RESTORED, EXIT_SUPERSEDED, HELD, Outcome};
-use host::supervise;
+use host::supervise::{self, Teller};
 use job::cluster::requeue_held;
 use job::identity::Identity;
 use job::run_folder::expand;
@@ -26,6 +26,9 @@ const REQUEUED_LIMIT: Duration = Duration::from_secs(120);
 const THREADS: usize = 16;
 const ROOM_LIMIT: Duration = Duration::from_secs(5);
 
+/// The option of a job that is not to run without protection.
+const REQUIRE: &str = "ft-energy-require";
+
 /// Why it does.
 const NO_ROOM: &str = "the limit of processes (ulimit -u of this user, counted over all jobs on the node, or that of the job's cgroup) leaves no room for a \
                        checkpoint: raise it where sbatch is called, or ask your operators";
@@ -37,6 +40,7 @@ pub fn wrap(request: &Request, words: &[OsString], conf: &Path, attempt: Option<
     let argv: &[String] = &words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>();
     let me = Identity::from_environment(argv);
     let mut resumes = me.restart_count > 0 || attempt > Some(0);
+    let mut teller = attempt.and_then(|_| Teller::take());
     let site = match config::read(conf) {
         Ok(site) => site,
         // It says where the run is.
@@ -48,31 +52,30 @@ pub fn wrap(request: &Request, words: &[OsString], conf: &Path, attempt: Option<
     };
     let settings = match options::resolve(request, &site.defaults) {
         Ok(settings) if settings.objective.is_some() => settings,
-        Ok(_) => return exec(words),
+        Ok(_) => return exec(words, teller),
         Err(refusal) if resumes && has_run(request, &me, &site) => return code(hold(&site, &me, &refusal.to_string())),
         Err(refusal) => {
-            protocol::say!("joulepoint: {refusal}; the job runs unprotected");
-            return exec(words);
+            return unprotected(&refusal.to_string(), request.settings.contains_key(REQUIRE), words, teller);
         }
     };
     if let Some(word) = words.iter().find(|word| word.to_str().is_none()) {
         let reason =
             format!("the argument '{}' is not UTF-8, and could not be given to the script again", word.display());
-        return unprotected(&reason, settings.is_required(), words);
+        return unprotected(&reason, settings.is_required(), words, teller);
     }
     let Some(attempt) = attempt else {
         return supervise::supervise(again)
-            .unwrap_or_else(|e| unprotected(&e.to_string(), settings.is_required(), words));
+            .unwrap_or_else(|e| unprotected(&e.to_string(), settings.is_required(), words, None));
     };
     if !resumes && !threads::have_room(THREADS, ROOM_LIMIT) {
-        return unprotected(NO_ROOM, settings.is_required(), words);
+        return unprotected(NO_ROOM, settings.is_required(), words, teller);
     }
     let given = Given { request, settings: &settings, site: &site, argv, attempt, me: &me };
-    let outcome = drive(given, &mut resumes);
+    let outcome = drive(given, &mut resumes, &mut teller);
     // Work that was done is not begun anew because of an error.
     match outcome.or_else(|e| if resumes { Ok(hold(&site, &me, &e.to_string())) } else { Err(e) }) {
         Ok(outcome) => code(outcome),
-        Err(e) => unprotected(&e.to_string(), settings.is_required(), words),
+        Err(e) => unprotected(&e.to_string(), settings.is_required(), words, teller),
     }
 }
 
@@ -84,8 +87,8 @@ pub fn misunderstood(reason: &str, request: &[OsString], script: &[OsString]) ->
     if me.restart_count > 0 {
         return code(hold(&Site::default(), &me, &reason));
     }
-    let is_required = request.iter().any(|word| word.to_string_lossy().contains("ft-energy-require"));
-    unprotected(&reason, is_required, script)
+    let is_required = request.iter().any(|word| word.to_string_lossy().contains(REQUIRE));
+    unprotected(&reason, is_required, script, None)
 }
 
 /// Whether there is work of earlier starts, as far as can be said.
@@ -108,13 +111,13 @@ fn code(outcome: Outcome) -> i32 {
 }
 
 /// Runs the job as it is, since nothing can protect it, unless its user does not want that.
-fn unprotected(reason: &str, is_required: bool, argv: &[OsString]) -> i32 {
+fn unprotected(reason: &str, is_required: bool, argv: &[OsString], teller: Option<Teller>) -> i32 {
     if is_required {
         protocol::say!("joulepoint: NOT PROTECTED: {reason}; the job ends before it has begun");
         return EXIT_NOT_PROTECTED;
     }
     protocol::say!("joulepoint: NOT PROTECTED: {reason}; the job runs unprotected, and a failure costs all work");
-    exec(argv)
+    exec(argv, teller)
 }
 
 /// What earlier wrappers have done cannot be reached: the job goes back into the queue and waits there for a person.
@@ -138,11 +141,14 @@ fn again(attempt: u32) -> Command {
     command
 }
 
-/// Replaces this process by the job script.
-fn exec(argv: &[OsString]) -> i32 {
+/// Replaces this process by the job script; what it has of ours is not for the script.
+fn exec(argv: &[OsString], teller: Option<Teller>) -> i32 {
     let Some((program, arguments)) = argv.split_first() else { return 2 };
     let _ = nix::sys::prctl::set_pdeathsig(None);
-    let error = supervise::unblocked(Command::new(program).args(arguments).env_remove(ATTEMPT)).exec();
+    teller.into_iter().for_each(Teller::gives_way);
+    let mut command = Command::new(program);
+    command.args(arguments).env_remove(ATTEMPT).env_remove(RUN).env_remove(supervise::TOLD);
+    let error = supervise::unblocked(&mut command).exec();
     protocol::say!("joulepoint: {}: {error}", program.display());
     if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
 }
