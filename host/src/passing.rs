@@ -39,7 +39,7 @@ pub struct Way {
 #[derive(Debug)]
 pub struct Passing {
     is_over: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<bool>,
 }
 
 impl Passing {
@@ -51,17 +51,18 @@ impl Passing {
         Some(Passing { is_over, thread })
     }
 
-    /// Nothing more is written: waits until all has been passed on.
-    pub fn finish(self) {
+    /// Nothing more is written: waits until all has been passed on. Whether all of it is kept.
+    pub fn finish(self) -> bool {
         self.is_over.store(true, Ordering::SeqCst);
-        let _ = self.thread.join();
+        self.thread.join().unwrap_or(false)
     }
 }
 
 impl Way {
-    fn pass_on(self, over: &AtomicBool, unread: fn()) {
+    /// Whether all that came is kept.
+    fn pass_on(self, over: &AtomicBool, unread: fn()) -> bool {
         let Way { pipe, kept, to } = self;
-        let (mut block, mut at) = (vec![0; BLOCK_BYTES], 0);
+        let (mut block, mut at, mut is_whole) = (vec![0; BLOCK_BYTES], 0, true);
         let mut to = Some(to);
         let mut pass = |what: &[u8], is_last: bool| {
             let Some(file) = &mut to else { return };
@@ -90,24 +91,28 @@ impl Way {
                 Ok(()) => pass(&block[..length], over.load(Ordering::SeqCst)),
                 Err(e) => {
                     protocol::say!("joulepoint: what a step wrote before cannot be read: {e}");
+                    is_whole = false;
                     break;
                 }
             }
             at += length as u64;
         }
-        let Some(mut pipe) = pipe else { return };
+        let Some(mut pipe) = pipe else { return is_whole };
         let mut kept = Some(kept);
         loop {
             // What is written before it is over is seen after.
             let is_last = over.load(Ordering::SeqCst);
             let look = PollTimeout::try_from(if is_last { Duration::ZERO } else { LOOK }).unwrap_or(PollTimeout::ZERO);
             let length = match poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], look) {
-                Ok(0) if is_last => return,
+                Ok(0) if is_last => return is_whole && kept.is_some(),
                 Ok(0) | Err(nix::errno::Errno::EINTR) => continue,
                 _ => match pipe.read(&mut block) {
-                    Ok(0) => return,
+                    Ok(0) => return is_whole && kept.is_some(),
                     Ok(length) => length,
-                    Err(e) => return protocol::say!("joulepoint: the output of a step cannot be read: {e}"),
+                    Err(e) => {
+                        protocol::say!("joulepoint: the output of a step cannot be read: {e}");
+                        return false;
+                    }
                 },
             };
             let what = &block[..length];

@@ -282,7 +282,7 @@ impl Store for RunFolder {
         }
         let checkpoints = self.checkpoints.patient(Patience::LONG);
         let found = self.worker.call("reading the checkpoints", LIMIT, move || checkpoints.newest())?;
-        let (line, mut notes) = found?;
+        let (line, notes) = found?;
         let Some(calls) = self.calls.clone() else { return Ok((line, notes)) };
         let (line_s, well_s) = (line.as_ref().map(|l| l.begun_s), self.seen.well_s);
         let present = self.present.clone();
@@ -297,10 +297,8 @@ impl Store for RunFolder {
                 }
                 Ok((line.filter(|_| settled.line_is_needed), notes))
             }
-            Err(e) => {
-                notes.push(format!("the record of finished steps cannot be used: {e}"));
-                Ok((line, notes))
-            }
+            // By a record that does not agree with the line, steps that must run again would count as ended.
+            Err(source) => Err(Error::Storage { path: self.path.join("calls"), source }),
         }
     }
 

@@ -4,6 +4,7 @@
 //! The wrapper opens and settles the folder, the stand-in for `srun` ([`crate::srun`]) reads and writes it.
 
 mod left;
+mod outputs;
 mod stand_ins;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,7 @@ use left::Known;
 use run::{Patience, storage, storage::gone, write_durably};
 use serde::{Deserialize, Serialize};
 use stand_ins::stand_in;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -184,6 +185,7 @@ impl Calls {
         for claim in storage::names(&self.claims(), PATIENCE).map_err(io::Error::other)? {
             gone(PATIENCE.with(|| fs::remove_file(self.claims().join(&claim))))?;
         }
+        self.note_outputs()?;
         gone(fs::remove_file(self.folder.join(TOLD)))?;
         gone(fs::remove_file(self.closed()))
     }
@@ -226,33 +228,40 @@ impl Calls {
     /// # Errors
     /// What the file system says.
     pub fn claim(&self, key: &str) -> io::Result<(usize, usize)> {
-        let claim = |number: usize| self.claims().join(number.to_string());
+        let made = storage::names(&self.claims(), PATIENCE).map_err(io::Error::other)?;
+        let mut before = 0;
+        for name in &made {
+            before += usize::from(self.key_of_claim(name)?.is_some_and(|of| of == key));
+        }
+        let claim = |number: usize| self.claims().join(format!("{key}.{number}"));
         // A link that was made though the storage said that it was not is known again.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let own = format!("{key}/{}.{}", now.as_nanos(), std::process::id());
         let is_own =
             |number: usize| PATIENCE.with(|| fs::read_link(claim(number))).is_ok_and(|to| to == Path::new(&own));
-        let mut number = storage::names(&self.claims(), PATIENCE).map_err(io::Error::other)?.len() + 1;
-        // Making a link is one act: no two calls get one number, and none is seen without its key.
+        // Making a link is one act: no two calls with one key get one number.
         loop {
-            match PATIENCE.with(|| symlink(&own, claim(number))) {
+            match PATIENCE.with(|| symlink(&own, claim(before + 1))) {
                 Ok(()) => break,
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && is_own(number) => break,
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && is_own(before + 1) => break,
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => before += 1,
                 Err(e) => return Err(e),
             }
         }
-        let mut alike = 0;
-        for before in 1..number {
-            match PATIENCE.with(|| fs::read_link(claim(before))) {
-                // Those of a version before hold the key alone.
-                Ok(to) => alike += usize::from(to.iter().next().is_some_and(|of| of == key)),
-                // One of an earlier life came late.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(e),
-            }
+        Ok((made.len() + 1, before))
+    }
+
+    /// The key of a claim, `KEY.NUMBER`; those of a version before have the number alone, and lead to their keys.
+    fn key_of_claim(&self, name: &OsStr) -> io::Result<Option<OsString>> {
+        if let Some((key, _)) = name.to_str().and_then(|name| name.rsplit_once('.')) {
+            return Ok(Some(key.into()));
         }
-        Ok((number, alike))
+        match PATIENCE.with(|| fs::read_link(self.claims().join(name))) {
+            Ok(to) => Ok(to.iter().next().map(OsStr::to_os_string)),
+            // One of an earlier life came late.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// A call of an earlier life that this one has not made, and that differs from `command` in some of its words only; told once in
@@ -267,11 +276,10 @@ impl Calls {
         if known.iter().filter(|name| name.to_string_lossy().ends_with(".json")).count() < made.len() {
             return None;
         }
-        let keys: Vec<PathBuf> =
-            made.iter().filter_map(|claim| fs::read_link(self.claims().join(claim)).ok()).collect();
+        let keys: Vec<OsString> = made.iter().filter_map(|claim| self.key_of_claim(claim).ok().flatten()).collect();
         let is_made = |name: &str| {
             let (key, number) = name.rsplit_once('.').unwrap_or((name, "1"));
-            let times = keys.iter().filter(|to| to.iter().next().is_some_and(|of| of == key)).count();
+            let times = keys.iter().filter(|of| *of == key).count();
             number.parse().is_ok_and(|number: usize| number <= times)
         };
         let (made, others): (Vec<_>, Vec<_>) = self.all().ok()?.into_iter().partition(|(name, _)| is_made(name));
@@ -376,6 +384,14 @@ impl Calls {
         self.folder.join(name)
     }
 
+    /// Whether other calls have written to a file of this one's since it began, or may yet.
+    pub fn has_output_in_common(&self, name: &str) -> bool {
+        let (all, Ok(Some(own))) = (self.all().unwrap_or_default(), self.read(name)) else { return true };
+        let is_own = |target: &Target| own.targets.iter().any(|mine| mine.path == target.path);
+        let writes = |other: &Call| other.ended.as_ref().is_none_or(|end| end.at_s >= own.begun_s);
+        all.iter().any(|(of, call)| of != name && writes(call) && call.targets.iter().any(is_own))
+    }
+
     /// The files that calls write to; those of which nothing can be read are left out.
     pub fn targets(&self) -> Vec<PathBuf> {
         let all = self.all().unwrap_or_default();
@@ -404,9 +420,9 @@ impl Calls {
         let again = before.iter().zip(&lacking).filter_map(sentence).collect();
         for ((name, call), new) in calls.iter_mut().zip(&after) {
             if line_is_needed && line_s.is_some_and(|s| new.begun_s > s) {
-                fs::remove_file(self.folder.join(format!("{name}.json")))?;
+                self.forget(name)?;
             } else if call != new {
-                self.write(name, new)?;
+                PATIENCE.with(|| self.write(name, new))?;
             }
         }
         let kept_until_s = after.iter().filter_map(|c| c.ended.as_ref()).map(|e| e.at_s).reduce(f64::max);

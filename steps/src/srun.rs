@@ -76,7 +76,8 @@ pub fn run(name: &str) -> i32 {
     });
     let may_pipe = matches!(place, Some(Ok(_)));
     let asked = Words { name, words: &words };
-    let Some((calls, key)) = Calls::of_environment().and_then(|calls| Some((calls, asked.key(may_pipe)?))) else {
+    let known = |calls: Calls| Some((asked.key(may_pipe, &calls)?, calls));
+    let Some((key, calls)) = Calls::of_environment().and_then(known) else {
         let why = place.and_then(Result::err).unwrap_or_else(|| READS_PIPE.to_string());
         return match sandboxes {
             Some(_) => unremembered(sandboxes.as_ref(), &asked, why, &mut real),
@@ -106,8 +107,10 @@ pub fn run(name: &str) -> i32 {
                 match follow(&calls, &name, call.clone(), &streams, &mut real, held) {
                     Followed::Ended(code) => return code,
                     Followed::Unheld(why) => {
-                        streams.take_back(&starts);
-                        protocol::say!("joulepoint: {why}: the step is started again, from its beginning");
+                        let stays = calls.has_output_in_common(&name);
+                        let how = if stays { "; what it has written stays beside what others write" } else { "" };
+                        streams.take_back(if stays { &[] } else { &starts });
+                        protocol::say!("joulepoint: {why}: the step is started again, from its beginning{how}");
                         let Some(again) = real_of(asked.name) else { return 127 };
                         real = again;
                         begins.into_iter().for_each(seek_input);
@@ -169,11 +172,11 @@ impl Words<'_> {
 
     /// What tells a call from others; none for calls that are not to be remembered: those of MPI launchers, and those that
     /// write to a pipe, since what went through it is gone, unless it is spooled (`may_pipe`).
-    fn key(&self, may_pipe: bool) -> Option<String> {
+    fn key(&self, may_pipe: bool, calls: &Calls) -> Option<String> {
         if !may_pipe && output_is_fleeting() {
             return None;
         }
-        let mut hash = place(self.words)?;
+        let mut hash = place(self.words, |metadata, path| calls.name_of_output(metadata, path))?;
         if self.name != NAME {
             hash.update(self.name.as_bytes());
         }
@@ -388,11 +391,11 @@ fn exec(real: &mut Command) -> i32 {
 
 /// The key of a call to which no input is passed, and of which all output is kept.
 pub(crate) fn key_of_groups(words: &[OsString]) -> Option<String> {
-    Some(format!("{:032x}", place(words)?.digest128()))
+    Some(format!("{:032x}", place(words, |_, path| path)?.digest128()))
 }
 
-/// Words, working folder and output files of a call; none for those of MPI launchers.
-fn place(words: &[OsString]) -> Option<Xxh3> {
+/// Words, working folder and output files of a call, each by the name that `name` gives it; none for those of MPI launchers.
+fn place(words: &[OsString], name: impl Fn(&fs::Metadata, PathBuf) -> PathBuf) -> Option<Xxh3> {
     let base = |w: &OsStr| Path::new(w).file_name().is_some_and(|n| LAUNCHED.iter().any(|l| n == *l));
     if words.iter().any(|w| base(w)) {
         return None;
@@ -404,8 +407,8 @@ fn place(words: &[OsString]) -> Option<Xxh3> {
     }
     hash.update(std::env::current_dir().ok()?.as_os_str().as_bytes());
     for descriptor in [1, 2] {
-        if let Some((_, path)) = regular(descriptor).filter(|_| !is_fleeting(descriptor)) {
-            hash.update(path.as_os_str().as_bytes());
+        if let Some((metadata, path)) = regular(descriptor).filter(|_| !is_fleeting(descriptor)) {
+            hash.update(name(&metadata, path).as_os_str().as_bytes());
         }
     }
     Some(hash)
@@ -442,16 +445,16 @@ fn follow(
     // A task whose sandbox was killed ends so, too: the wrapper knows.
     let sandboxed = held.as_ref().is_some_and(|h| h.sandboxed);
     let in_doubt = |code: i32| has_other_nodes() || code > 128 && sandboxed;
-    let mut unheld = None;
+    let (mut unheld, mut is_kept) = (None, true);
     let mut run = || {
         let ways = streams.redirect(real)?;
         let (begun, begun_s) = (Instant::now(), now_s());
         let (child, signals) = spawn(real)?;
         let doubts = Doubts { calls, signals: &signals };
         // Not before signals are blocked: a thread that does not block them would take the news of the end.
-        let passing: Vec<Passing> = ways.into_iter().filter_map(|way| Passing::begin(way, end)).collect();
+        let passing: Vec<Option<Passing>> = ways.into_iter().map(|way| Passing::begin(way, end)).collect();
         let waited = wait(child, &signals, held.as_mut().map(|h| &mut h.line));
-        passing.into_iter().for_each(Passing::finish);
+        is_kept &= passing.into_iter().fold(true, |all, one| one.is_some_and(Passing::finish) && all);
         let (code, asked) = waited?;
         if !asked && !sandboxed && slurmd::may_mean_not_launched(code) {
             match doubts.wait_for_slurmd()? {
@@ -496,7 +499,11 @@ fn follow(
     if let Some(why) = unheld.filter(|_| !is_closed) {
         return Followed::Unheld(why);
     }
-    if !asked && !is_closed {
+    if !is_kept {
+        protocol::say!(
+            "joulepoint: the output of this step is not kept: if the script begins again, the step does, too"
+        );
+    } else if !asked && !is_closed {
         let saved = starts.into_iter().filter_map(|start| streams.save(calls, name, start).transpose());
         let outputs = saved.collect::<io::Result<_>>();
         let written = outputs.and_then(|outputs| {

@@ -189,8 +189,11 @@ impl Streams {
                 return None;
             }
         };
-        let passing = ways.into_iter().filter_map(|(_, way)| Passing::begin(way, || ()));
-        passing.for_each(Passing::finish);
+        let given = ways.into_iter().map(|(_, way)| Passing::begin(way, || ()).is_some_and(Passing::finish));
+        if given.fold(false, |lacks, is_given| lacks || !is_given) {
+            protocol::say!("joulepoint: step {number} ({}) is run again: its output cannot be read", call.command);
+            return None;
+        }
         protocol::say!(
             "joulepoint: step {number} ({}) has ended with {} before; not run again",
             call.command,

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// Which files make up a checkpoint.
@@ -30,6 +30,39 @@ pub(super) type States = BTreeMap<PathBuf, Looks>;
 /// What a node remembers of files, whose server is not asked.
 pub(super) type Glances = BTreeMap<PathBuf, (u64, u64, i64, i64)>;
 
+/// What matches a pattern. What cannot be looked at is there, or is not: then nobody knows what matches.
+fn matching(pattern: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let has_wildcard = |part: &Component| part.as_os_str().as_encoded_bytes().iter().any(|b| b"*?[".contains(b));
+    let parts: Vec<Component> = pattern.components().collect();
+    let wild = parts.iter().rposition(has_wildcard).map_or(0, |last| last + 1);
+    let (folders, rest) = (parts[..wild].iter().collect::<PathBuf>(), parts[wild..].iter().collect::<PathBuf>());
+    // What stands behind the last wildcard is only looked for, and an error there would count as its absence.
+    let folders = if wild == 0 { vec![folders] } else { found(&folders)? };
+    for folder in folders.iter().filter(|_| !rest.as_os_str().is_empty()) {
+        fs::symlink_metadata(folder.join(&rest)).map(drop).or_else(absent)?;
+    }
+    found(pattern)
+}
+
+fn found(pattern: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for path in glob::glob(&pattern.to_string_lossy()).into_iter().flatten() {
+        match path {
+            Ok(path) => all.push(path),
+            Err(e) => absent(e.into())?,
+        }
+    }
+    Ok(all)
+}
+
+/// What is not there, or not for this user, does not match.
+fn absent(e: std::io::Error) -> std::io::Result<()> {
+    match e.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied => Ok(()),
+        _ => Err(e),
+    }
+}
+
 impl Files {
     /// The names that match, files or links to files, and all below folders that match.
     fn names(&self, patterns: &[String]) -> std::io::Result<Vec<PathBuf>> {
@@ -37,8 +70,8 @@ impl Files {
         for pattern in patterns {
             // The folder itself may have any name.
             let folder = glob::Pattern::escape(&self.folder.to_string_lossy());
-            let found = glob::glob(&Path::new(&folder).join(pattern).to_string_lossy()).into_iter().flatten().flatten();
-            for path in found {
+            let pattern = Path::new(&folder).join(pattern);
+            for path in matching(&pattern)? {
                 match path.is_dir() && !path.is_symlink() {
                     true => self.below(&path, &mut names)?,
                     false if self.is_ours(&path) => {}
@@ -192,5 +225,20 @@ mod tests {
         assert_eq!(found("out"), [&both[..], &["out/log"]].concat());
         assert_eq!(found("out/*/*/*/journal"), Vec::<String>::new(), "what is ours is no file of the program's");
         assert_eq!(found("other-*"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_not_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| matching(&dir.path().join(name));
+        for folder in ["rank0", "rank1"] {
+            fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        fs::write(dir.path().join("rank0/state"), "").unwrap();
+        assert_eq!(at("rank*/state").unwrap(), [dir.path().join("rank0/state")]);
+        assert!(at("rank*/none").unwrap().is_empty() && at("none").unwrap().is_empty());
+        // No file system takes so long a name, and says something else than that it is not there.
+        let long = "x".repeat(300);
+        assert!(at(&format!("rank*/{long}")).is_err() && at(&long).is_err());
     }
 }

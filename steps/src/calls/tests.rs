@@ -155,4 +155,7 @@ fn numbers_and_turns_are_counted_together() {
     assert_eq!(claimed, [(1, 0), (2, 0), (3, 1), (4, 2)]);
     calls.begin().unwrap();
     assert_eq!(calls.claim("a").unwrap(), (1, 0));
+    // One of a version before.
+    std::os::unix::fs::symlink("b/1.1", calls.claims().join("2")).unwrap();
+    assert_eq!((calls.claim("b").unwrap(), calls.claim("a").unwrap()), ((3, 1), (4, 1)));
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use suite::Site;
 use testbed::Part;
 
@@ -245,8 +246,20 @@ fn a_vacated_job_frees_its_nodes_and_resumes_from_its_checkpoint() -> Result<()>
     Ok(())
 }
 
-/// Vacates a job while slurmctld is dying; it goes on from its checkpoint when slurmctld is there again.
-fn vacated_while_slurmctld_dies(name: &str, keeps_its_state: bool) -> Result<String> {
+/// Waits until slurmctld has written its jobs down since `changed`.
+fn state_is_kept(site: &Site, changed: SystemTime) -> Result<()> {
+    site.wait("the state on disk", MINUTES, |site| {
+        let kept = fs::metadata(site.cluster.dir.join(JOBS)).and_then(|file| file.modified());
+        Ok(kept.is_ok_and(|at| at > changed).then_some(()))
+    })
+}
+
+/// Where slurmctld keeps its jobs.
+const JOBS: &str = "state/job_state";
+
+/// Vacates a job while slurmctld is dying; it goes on from its checkpoint when slurmctld is there again, though that may have
+/// `forgotten` all since the job was submitted.
+fn vacated_while_slurmctld_dies(name: &str, forgotten: bool) -> Result<String> {
     let site = site();
     let folder = site.folder(USER, name)?;
     // Its checkpoint takes longer than slurmctld needs to die.
@@ -254,26 +267,34 @@ fn vacated_while_slurmctld_dies(name: &str, keeps_its_state: bool) -> Result<Str
         trap 'sleep 6; echo $n > state.new; mv state.new state' USR1
         until [ -e enough ]; do sleep 0.1; n=$((n + 1)); done"#;
     let asked = ["--ft-energy-interval=1:00:00", "--ft-energy-signal=USR1", "--ft-energy-done=state"];
-    let job = site.submit(USER, &folder, &[&["-n1", "--ft-energy"], &asked[..]].concat(), script)?;
+    let submitted = SystemTime::now();
+    let job = site.submit(USER, &folder, &[&["-n1", "--hold", "--ft-energy"], &asked[..]].concat(), script)?;
+    let scontrol = |words: &[&str]| site.cluster.command("scontrol").args(words).output();
+    state_is_kept(&site, submitted)?;
+    let pending = fs::read(site.cluster.dir.join(JOBS))?;
+    let id = job.to_string();
+    scontrol(&["release", &id])?;
     let output = || fs::read_to_string(folder.join(format!("slurm-{job}.out"))).unwrap_or_default();
     site.wait("the script", MINUTES, |_| Ok(output().contains("from 0").then_some(())))?;
     site.wait_report(job, "its run", MINUTES, |run| (run["state"] == "running").then_some(()))?;
-    if keeps_its_state {
-        let kept_at = || fs::metadata(site.cluster.dir.join("state/job_state"))?.modified();
-        let changed = std::time::SystemTime::now();
-        let id = format!("JobId={job}");
-        site.cluster.command("scontrol").args(["update", &id, "Comment=kept"]).status()?;
-        site.wait("the state on disk", MINUTES, |_| Ok((kept_at()? > changed).then_some(())))?;
-    }
-    let (code, _, text) = order(&site, USER, &["vacate", "--no-wait", &job.to_string()])?;
+    let begun = SystemTime::now();
+    scontrol(&["update", &format!("JobId={job}"), "Comment=begun"])?;
+    state_is_kept(&site, begun)?;
+    let (code, _, text) = order(&site, USER, &["vacate", "--no-wait", &id])?;
     site.cluster.kill_part(&Part::Slurmctld)?;
+    if forgotten {
+        fs::write(site.cluster.dir.join(JOBS), pending)?;
+    }
     let waits = site.wait("the job to wait for Slurm", MINUTES, |_| {
         Ok(output().contains("the job goes back into the queue when it does").then_some(()))
     });
     site.cluster.start_part(&Part::Slurmctld)?;
     assert_eq!(code, Some(0), "{text}");
     waits.with_context(output)?;
-    if keeps_its_state {
+    if forgotten {
+        // It is held again, as it was.
+        site.wait("slurmctld", MINUTES, |_| Ok(scontrol(&["release", &id])?.status.success().then_some(())))?;
+    } else {
         start_requeued(&site, job)?;
     }
     let goes_on = |_: &Site| Ok(output().contains("goes on from checkpoint 1").then_some(()));
@@ -285,7 +306,7 @@ fn vacated_while_slurmctld_dies(name: &str, keeps_its_state: bool) -> Result<Str
 
 #[test]
 fn a_job_that_is_to_go_back_while_slurmctld_is_away_waits_for_it() -> Result<()> {
-    let said = vacated_while_slurmctld_dies("slurmctld-away", true)?;
+    let said = vacated_while_slurmctld_dies("slurmctld-away", false)?;
     assert!(said.contains("Slurm answers again"), "{said}");
     Ok(())
 }
@@ -293,7 +314,7 @@ fn a_job_that_is_to_go_back_while_slurmctld_is_away_waits_for_it() -> Result<()>
 /// This slurmctld had not kept that the job had started: it starts it once more, as if for the first time.
 #[test]
 fn a_job_whose_start_slurmctld_has_forgotten_goes_on() -> Result<()> {
-    let said = vacated_while_slurmctld_dies("slurmctld-forgets", false)?;
+    let said = vacated_while_slurmctld_dies("slurmctld-forgets", true)?;
     assert!(said.contains("Slurm has forgotten that this job had started"), "{said}");
     Ok(())
 }
