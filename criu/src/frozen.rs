@@ -1,7 +1,7 @@
 //! What belongs to a checkpoint beside CRIU's images, saved while the program stands still and put back before it
 //! goes on: shared memory, temporary files, the sizes of the files it writes.
 
-use crate::dumping::flush;
+use crate::dumping::flush::{self, Failed, waiting};
 use crate::inputs::{self, Missed};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
@@ -10,7 +10,7 @@ use able::{peers, unshared};
 use archive::{Archive, unpack};
 use gpu::Suspended;
 use increments::{Stop, Stoppable};
-use openfiles::by_size::{self, Written};
+use openfiles::by_size::{self, NotBack, Written};
 use openfiles::held::{self, COMMON, InHand, SHARED_MEMORY, Writing};
 use openfiles::patiently::{is_there, patiently};
 use openfiles::read::{self, Folder, Read};
@@ -242,21 +242,20 @@ fn pack_read(file: Stoppable, read: &mut [Read]) -> io::Result<()> {
 /// The record of a dump.
 ///
 /// # Errors
-/// A sentence naming the file.
-pub fn read(from: &Path) -> Result<Frozen, String> {
+/// Why it cannot be read.
+pub fn read(from: &Path) -> Result<Frozen, Failed> {
     let record = from.join(RECORD);
     let read = patiently(|| flush::read(&record)).and_then(|text| Ok(serde_json::from_slice(&text)?));
-    read.map_err(|e| format!("{}: {e}", record.display()))
+    read.map_err(Failed::at(&record))
 }
 
 /// Has the folders be there that a program needs, and looks whether all of its files can be had. A checkpoint that cannot be gone
 /// on from changes nothing: files that have come to their end since are worth more than it.
-fn look(frozen: &Frozen) -> Result<Missed<'_>, String> {
+fn look(frozen: &Frozen) -> Result<Missed<'_>, NotBack> {
     let mut back = Vec::new();
     let are_there = frozen.needed.iter().try_for_each(|folder| folder.be_there().map(|is| back.extend(is)));
     let looked = are_there
         .and_then(|()| frozen.written.iter().try_for_each(Written::check))
-        .map_err(|e| e.to_string())
         .and_then(|()| inputs::look(&frozen.read));
     match looked.is_ok() {
         true => back.iter().for_each(|folder| protocol::say!("joulepoint: {folder}")),
@@ -268,19 +267,18 @@ fn look(frozen: &Frozen) -> Result<Missed<'_>, String> {
 /// Reads the record of a dump and puts back what it saved. What is cut off of files is kept in a folder.
 ///
 /// # Errors
-/// A sentence naming the file.
-pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, String> {
+/// Which file is not back, and why.
+pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, Failed> {
     let frozen = read(from)?;
-    let missed = {
+    let missed = waiting(|| {
         // Other tasks of the step may need the same folders. Not every file system has locks.
         let _one_by_one = by_size::lock(cut_off).ok();
-        look(&frozen)?
-    };
+        look(&frozen)
+    })?;
     let left = frozen.written.iter().filter(|file| file.is_left()).map(|file| file.path.as_path()).collect();
     let mut kept = Vec::new();
     let local = from.join(LOCAL);
-    let unseen = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
-    if is_there(&local).map_err(|e| unseen(&local, e))?
+    if is_there(&local).map_err(Failed::at(&local))?
         && let Err(reason) = leftovers::put_back(&local)
     {
         // Not fatal: the program may not need them, and the checkpoint stays valid.
@@ -288,21 +286,22 @@ pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, String> {
     }
     for name in ["shm.tar", "tmp.tar", SHARED, OPEN] {
         let path = from.join(name);
-        if is_there(&path).map_err(|e| unseen(&path, e))? {
+        if is_there(&path).map_err(Failed::at(&path))? {
             if name == OPEN {
-                kept = backup::keep_changed(&path, cut_off, &left).map_err(|e| unseen(&path, e))?;
+                kept = waiting(|| backup::keep_changed(&path, cut_off, &left).map_err(Failed::at(&path)))?;
             }
             // What other jobs have there stays, too.
             let stays = |target: &Path| left.contains(target) || name == SHARED && fs::symlink_metadata(target).is_ok();
-            unpack(&path, &stays).map_err(|e| unseen(&path, e))?;
+            waiting(|| unpack(&path, &stays).map_err(Failed::at(&path)))?;
         }
     }
-    {
-        let (archive, _one_by_one) = (from.join(READ), by_size::lock(cut_off).ok());
-        inputs::put_back(&archive, &missed).map_err(|e| unseen(&archive, e))?;
-    }
+    let archive = from.join(READ);
+    waiting(|| {
+        let _one_by_one = by_size::lock(cut_off).ok();
+        inputs::put_back(&archive, &missed).map_err(Failed::at(&archive))
+    })?;
     for file in &frozen.written {
-        let back = file.go_back(cut_off).map_err(|e| e.to_string())?;
+        let back = waiting(|| file.go_back(cut_off))?;
         kept.extend(back.kept);
         back.remark.iter().for_each(|remark| protocol::say!("joulepoint: {remark}"));
     }

@@ -15,7 +15,7 @@ use crate::sandbox;
 use crate::supervisor::without_sandbox;
 use crate::task::{Ended, Task};
 use crate::world::{ABORT_LIMIT, World};
-use crate::{EXIT_KILLED, NOT_RESTORED, client};
+use crate::{EXIT_KILLED, NOT_NOW, NOT_RESTORED, client};
 use ending::ENDING;
 use fencing::Placement;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -26,7 +26,7 @@ use nix::unistd::Pid;
 use openfiles::by_size::is_of_job;
 use openfiles::patiently::patiently;
 use orders::Asker;
-use program::NotBack;
+use program::{NotBack, Of};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -101,10 +101,12 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
         return without_sandbox(task, init.line, &reason);
     }
     let begun = match &task.restore {
-        Some(folder) => init.restore(folder).map_err(|NotBack { reason, of_checkpoint, .. }| {
+        Some(folder) => init.restore(folder).map_err(|NotBack { reason, of }| {
             // Without a mark it is tried as often as a crash.
-            if of_checkpoint && blame(task, folder, &reason) {
-                let _ = init.line.as_mut().map(|line| line.tell(&Said::NotRestored));
+            match of {
+                Of::Checkpoint if blame(task, folder, &reason) => init.tell(&Said::NotRestored),
+                Of::Storage => drop(fs::write(line_of(task, folder).join(NOT_NOW), &reason)),
+                _ => {}
             }
             let told = match init.is_unwanted {
                 true => reason,
@@ -158,12 +160,13 @@ pub fn leave(mut teller: &File, ended: Ended) -> ! {
 /// Marks the checkpoint as bad when a task could not be restored twice; it is then set aside for the whole step. The
 /// first failure may only be a killed part of CRIU. Whether there is a new mark of it.
 fn blame(task: &Task, folder: &Path, reason: &str) -> bool {
-    let line = match folder.parent().filter(|_| task.member.is_some()) {
-        Some(_) if fs::File::create_new(folder.join(TRIED)).is_ok() => return true,
-        Some(line) => line,
-        None => folder,
-    };
-    fs::write(line.join(NOT_RESTORED), reason).is_ok()
+    let is_first = task.member.is_some() && File::create_new(folder.join(TRIED)).is_ok();
+    is_first || fs::write(line_of(task, folder).join(NOT_RESTORED), reason).is_ok()
+}
+
+/// The folder of the checkpoint in which a task has one of its own, if it is of a step.
+fn line_of<'a>(task: &Task, folder: &'a Path) -> &'a Path {
+    folder.parent().filter(|_| task.member.is_some()).unwrap_or(folder)
 }
 
 impl Init<'_> {

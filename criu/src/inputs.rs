@@ -14,13 +14,13 @@ pub type Missed<'a> = BTreeMap<&'a Path, &'a Read>;
 /// Looks for files under their paths; nothing is changed.
 ///
 /// # Errors
-/// A sentence naming the file that cannot be had.
-pub fn look(files: &[Read]) -> Result<Missed<'_>, String> {
+/// Which file cannot be had, or looked for.
+pub fn look(files: &[Read]) -> Result<Missed<'_>, NotBack> {
     let mut missed = Missed::new();
     for file in files {
-        match file.look().map_err(|e| e.to_string())? {
+        match file.look()? {
             Found::There => {}
-            Found::Gone => return Err(NotBack::Changed(file.path.clone()).to_string()),
+            Found::Gone => return Err(NotBack::Changed(file.path.clone())),
             Found::Unsure | Found::Missing => drop(missed.insert(&file.path, file)),
         }
     }

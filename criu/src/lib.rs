@@ -38,6 +38,9 @@ pub use protocol::EXIT_KILLED;
 
 pub use protocol::NOT_RESTORED;
 
+/// File in the folder of a checkpoint that could not be restored for now: its storage failed, or is not here.
+pub const NOT_NOW: &str = "not-now";
+
 /// A time limit as a `Duration`, cut to what one can hold: 0 to a million seconds.
 pub fn seconds(limit_s: f64) -> Duration {
     Duration::from_secs_f64(limit_s.clamp(0.0, 1e6))

@@ -5,6 +5,7 @@
 
 use nix::fcntl::OFlag;
 use openfiles::by_size;
+use openfiles::patiently::patiently;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// File in a run's folder with the sizes of the output files when the run began, bytes.
 pub const BEGAN: &str = "output-began.json";
+
+/// Folder there with what was cut off files, to which another job may have added it.
+pub const CUT_OFF: &str = "cut-off";
 
 /// Capacity asked for each pipe, bytes.
 const CAPACITY_BYTES: i32 = 1 << 20;
@@ -261,28 +265,31 @@ impl Relay {
         self.kept_bytes().and_then(|_| fs::read_link(format!("/proc/self/fd/{}", self.to.as_raw_fd())).ok())
     }
 
-    /// Cuts the target to `bytes`, but keeps our own lines: they tell of just that.
+    /// Cuts the target to `bytes`, but keeps our own lines: they tell of just that. What another job may have added, since the
+    /// file has not this one's number, is kept in the folder `cut_off`.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn go_back(&mut self, bytes: u64) -> io::Result<()> {
+    pub fn go_back(&mut self, bytes: u64, cut_off: &Path) -> io::Result<()> {
         self.held.clear();
         self.waiting.clear();
         self.late.clear();
-        if self.kept_bytes().is_some_and(|now| now > bytes) {
-            let path = fs::read_link(format!("/proc/self/fd/{}", self.to.as_raw_fd()))?;
-            if by_size::may_be_shared(&path) {
-                self.late.extend(format!("joulepoint: {}\n", by_size::shared(&path)).into_bytes());
-                return io::Seek::seek(&mut self.to, io::SeekFrom::End(0)).map(drop);
-            }
-            let (ends_line, ours) = self.ours_after(bytes).unwrap_or_default();
-            self.to.set_len(bytes)?;
-            io::Seek::seek(&mut self.to, io::SeekFrom::End(0))?;
-            match ends_line {
-                true => self.emit(&ours),
-                // The program's line is incomplete: ours wait for its end.
-                false => self.late.extend(ours),
-            }
+        let Some(now) = self.kept_bytes().filter(|now| *now > bytes) else { return Ok(()) };
+        let path = fs::read_link(format!("/proc/self/fd/{}", self.to.as_raw_fd()))?;
+        if by_size::may_be_shared(&path) {
+            self.late.extend(format!("joulepoint: {}\n", by_size::shared(&path)).into_bytes());
+            return io::Seek::seek(&mut self.to, io::SeekFrom::End(0)).map(drop);
+        }
+        let (ends_line, mut ours) = self.ours_after(bytes).unwrap_or_default();
+        if !by_size::is_of_job(&path) && now - bytes > ours.len() as u64 {
+            ours.extend(keep(&path, bytes, cut_off).into_bytes());
+        }
+        self.to.set_len(bytes)?;
+        io::Seek::seek(&mut self.to, io::SeekFrom::End(0))?;
+        match ends_line {
+            true => self.emit(&ours),
+            // The program's line is incomplete: ours wait for its end.
+            false => self.late.extend(ours),
         }
         Ok(())
     }
@@ -308,6 +315,13 @@ impl Relay {
     }
 }
 
+/// Keeps what a file has after so many bytes; a line of ours if that is not possible. That it is kept is not told: mostly all of
+/// it is the program's, which writes it once more.
+fn keep(path: &Path, bytes: u64, cut_off: &Path) -> String {
+    let kept = patiently(|| by_size::keep_tail(path, bytes, cut_off));
+    kept.map_or_else(|e| format!("joulepoint: {}\n", by_size::lost(path, &e)), |_| String::new())
+}
+
 /// The pipes of standard output and error: one if both go to the same place, so that their order is kept.
 ///
 /// # Errors
@@ -330,8 +344,9 @@ pub fn begin(relays: &mut [Relay], record: &Path) -> io::Result<()> {
     match fs::read(record) {
         Ok(text) => {
             let began: Vec<Option<u64>> = serde_json::from_slice(&text)?;
-            let both = relays.iter_mut().zip(began);
-            both.filter_map(|(relay, bytes)| Some((relay, bytes?))).try_for_each(|(r, bytes)| r.go_back(bytes))
+            let cut_off = record.with_file_name(CUT_OFF);
+            let mut both = relays.iter_mut().zip(began).filter_map(|(relay, bytes)| Some((relay, bytes?)));
+            both.try_for_each(|(relay, bytes)| relay.go_back(bytes, &cut_off))
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let began: Vec<Option<u64>> = relays.iter().map(Relay::kept_bytes).collect();
@@ -396,17 +411,17 @@ mod tests {
     fn a_target_that_goes_back_keeps_what_we_have_said_since() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || fs::OpenOptions::new().append(true).open(file.path()).unwrap();
-        let said = || fs::read_to_string(file.path()).unwrap();
+        let (said, cut_off) = (|| fs::read_to_string(file.path()).unwrap(), Path::new("/proc/nowhere"));
         fs::write(file.path(), "kept\nlost\n...joulepoint: said\nlost, too\njoulepoint: cut").unwrap();
         let mut relay = Relay::new(open().as_fd()).unwrap();
-        relay.go_back(5).unwrap();
+        relay.go_back(5, cut_off).unwrap();
         assert_eq!(said(), "kept\njoulepoint: said\n");
-        relay.go_back(100).unwrap();
+        relay.go_back(100, cut_off).unwrap();
         assert_eq!(said().len(), 22, "nothing grows");
         // Our line waits for the end of an incomplete line.
         fs::write(file.path(), "ke\nlost\njoulepoint: said\n").unwrap();
         let mut relay = Relay::new(open().as_fd()).unwrap();
-        relay.go_back(2).unwrap();
+        relay.go_back(2, cut_off).unwrap();
         let mut program = File::from(relay.write_end().try_clone_to_owned().unwrap());
         program.write_all(b"pt\nand on").unwrap();
         relay.drain().unwrap();

@@ -248,8 +248,8 @@ impl Driver<'_> {
         }
         let environment = match self.ports.engine.prepare(from, interval_s) {
             Ok(environment) => environment,
-            Err(Unprepared::Storage(reason)) if from.is_some() => {
-                return End::Held(format!("the checkpoint could not be brought back: {reason}"));
+            Err(Unprepared::Storage(reason)) if from.is_some() || self.setup.resumes => {
+                return End::Held(format!("the run could not be brought back: {reason}"));
             }
             Err(e) => {
                 self.failed_checkpoint(format!("could not be brought back: {e}"), &[]);

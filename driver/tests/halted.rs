@@ -7,7 +7,7 @@ use driver::ports::{
     Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotSaved, NotStarted, Ports, Saved, Store, Unprepared,
 };
 use driver::protection::Prospect;
-use driver::setup::{Outcome, Setup, Started};
+use driver::setup::{EXIT_NOT_RESTORED, Outcome, Setup, Started};
 use options::Settings;
 use protocol::{Event, FailureKind, Manifest, ManifestFile};
 use std::cell::{Cell, RefCell};
@@ -34,6 +34,10 @@ struct World {
     step_retries: u32,
     /// So many starts of the script end with a step that could not be restored.
     unrestored: usize,
+    /// Earlier wrappers have worked on the run.
+    resumes: bool,
+    /// The storage fails whenever the script is to be started.
+    storage_fails: bool,
 }
 
 impl World {
@@ -75,7 +79,7 @@ impl Engine for World {
         self.done.borrow().iter().filter(|did| *did == "start").count() <= self.unrestored
     }
     fn prepare(&mut self, _: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, Unprepared> {
-        Ok(Vec::new())
+        if self.storage_fails { Err(Unprepared::Storage("no room".to_string())) } else { Ok(Vec::new()) }
     }
     fn begin(&mut self, _: PathBuf) {
         let file = |copy: &String| {
@@ -186,7 +190,8 @@ fn play(world: &World, happenings: &[Happening]) -> (Outcome, Vec<String>) {
         cluster: &mut cluster,
         store: &mut store,
     };
-    let setup = Setup { step_retries: world.step_retries, was_lost: world.was_lost, ..setup() };
+    let (step_retries, was_lost, resumes) = (world.step_retries, world.was_lost, world.resumes);
+    let setup = Setup { step_retries, was_lost, resumes, ..setup() };
     let outcome = coordinated::run(&setup, ports);
     (outcome, world.done.borrow().clone())
 }
@@ -246,6 +251,19 @@ fn a_step_that_could_not_be_restored_for_the_first_time_has_not_crashed() {
         let done = play(&world, &[Happening::Exited { code: 137 }]).1;
         assert_eq!(done.iter().filter(|did| *did == "start").count(), starts, "{done:?}");
     }
+}
+
+#[test]
+fn a_storage_that_fails_before_the_script_starts_ends_only_a_run_that_has_not_begun() {
+    let end = |unrestored, resumes| {
+        let world = World { storage_fails: true, unrestored, resumes, ..World::default() };
+        play(&world, &[])
+    };
+    let held = (Outcome::Requeued, vec!["stop".to_string(), "requeue".to_string()]);
+    assert_eq!(end(1, true), held);
+    assert_eq!(end(1, false), held, "it has a checkpoint");
+    assert_eq!(end(0, true), held, "what it has done without one is in its folder");
+    assert_eq!(end(0, false), (Outcome::Ended(EXIT_NOT_RESTORED), Vec::new()));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::looks::Looks;
 use crate::repeated::From;
 use ::criu::client::{self, Ask, NotDumped};
 use ::criu::frozen::place;
-use ::criu::{probe, tool};
+use ::criu::{NOT_NOW, probe, tool};
 use config::{Compress, Site};
 use driver::Repeated;
 use driver::ports::{Engine, Happening, NotSaved, Saved, Unprepared};
@@ -14,8 +14,10 @@ use increments::Increments;
 use job::identity::Identity;
 use job::run_folder::is_own;
 use openfiles::held::OVERWRITTEN_BYTES;
+use openfiles::patiently::patiently;
 use options::Network;
 use protocol::Manifest;
+use run::storage::refresh;
 use run::{Checkpoints, survey_new, write_durably};
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,6 +50,7 @@ pub struct Criu {
     tries: Tries,
     /// Starts of the program from a checkpoint.
     starts: Tries,
+    restores: Restores,
     looks: Looks,
 }
 
@@ -195,22 +198,69 @@ impl Criu {
         site: config::Criu,
         looks: Looks,
     ) -> Criu {
-        let (tries, starts) = (Tries::default(), Tries::default());
-        Criu { post, checkpoints, run, folder, limit_s, site, tries, starts, looks }
+        let (tries, starts, restores) = (Tries::default(), Tries::default(), Restores::default());
+        Criu { post, checkpoints, run, folder, limit_s, site, tries, starts, restores, looks }
     }
 }
 
-/// Longest wait for what is looked up of a checkpoint's files before a restore.
+/// Longest wait for what is looked up of a checkpoint's files before or after a restore.
 const LOOK_LIMIT: Duration = Duration::from_secs(60);
 
-/// Looks in time whether this node has what a checkpoint needs. A storage that hangs is not waited for any longer.
-fn within_limit(folder: &Path) -> Result<(), Unprepared> {
+/// What is found out in time. A storage that hangs is not waited for any longer.
+fn in_time<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (tell, told) = mpsc::channel();
+    threads::start(move || drop(tell.send(look())));
+    told.recv_timeout(LOOK_LIMIT).ok()
+}
+
+/// Looks in time whether this node has what a checkpoint needs.
+fn within_limit(folder: &Path) -> Result<(), Unprepared> {
     let of = folder.to_path_buf();
-    threads::start(move || tell.send(place::look_for(&of)));
-    match told.recv_timeout(LOOK_LIMIT) {
-        Ok(looked) => looked.map_err(|lacking| Unprepared::Storage(lacking.to_string())),
-        Err(_) => Err(Unprepared::Storage("the storage of its files does not answer".to_string())),
+    match in_time(move || place::look_for(&of)) {
+        Some(looked) => looked.map_err(|lacking| Unprepared::Storage(lacking.to_string())),
+        None => Err(Unprepared::Storage("the storage of its files does not answer".to_string())),
+    }
+}
+
+/// Whether nobody else can have written the images of a run. Its storage is waited for.
+pub(crate) fn is_trusted(run: &Path) -> Result<(), Unprepared> {
+    patiently(|| fs::symlink_metadata(run)).map_err(|e| Unprepared::Storage(format!("{}: {e}", run.display())))?;
+    Ok(is_own(run)?)
+}
+
+/// Restores that fail by no fault of their checkpoint: the sandboxes leave a mark in its folder that says why.
+#[derive(Debug, Default)]
+pub(crate) struct Restores {
+    /// The checkpoint from which the program goes on.
+    from: Option<PathBuf>,
+    /// Why that was not possible.
+    not_now: Option<String>,
+}
+
+impl Restores {
+    /// The program is to go on from this checkpoint.
+    ///
+    /// # Errors
+    /// It was to, and what its storage lacks must be mended first.
+    pub(crate) fn begin(&mut self, from: Option<PathBuf>) -> Result<(), Unprepared> {
+        if let Some(why) = self.not_now.take().filter(|_| from.is_some()) {
+            return Err(Unprepared::Storage(why));
+        }
+        // A mark that an earlier try has left says nothing of this one.
+        from.iter().for_each(|folder| drop(fs::remove_file(folder.join(NOT_NOW))));
+        self.from = from;
+        Ok(())
+    }
+
+    /// Why the program is not back, which has ended, if a mark says so; told once.
+    pub(crate) fn failed(&mut self) -> Option<String> {
+        let folder = self.from.take()?;
+        let read = move || {
+            refresh(&folder);
+            fs::read_to_string(folder.join(NOT_NOW)).ok()
+        };
+        self.not_now = in_time(read).flatten();
+        self.not_now.clone()
     }
 }
 
@@ -225,9 +275,10 @@ impl Engine for Criu {
 
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         let mut environment = interval_variables(interval_s);
-        if let Some(manifest) = from {
-            is_own(&self.run)?;
-            let folder = self.checkpoints.path(manifest.number);
+        let from = from.map(|manifest| self.checkpoints.path(manifest.number));
+        self.restores.begin(from.clone())?;
+        if let Some(folder) = from {
+            is_trusted(&self.run)?;
             within_limit(&folder)?;
             environment.push((RESTORE.to_string(), folder.to_string_lossy().into_owned()));
             let (one, post, run) = (self.starts.begin(), self.post.clone(), self.run.clone());
@@ -243,6 +294,10 @@ impl Engine for Criu {
 
     fn tells_return(&self) -> bool {
         true
+    }
+
+    fn has_killed(&mut self) -> Option<String> {
+        self.restores.failed()
     }
 
     fn repeated(&self, from: &Manifest) -> Repeated {
@@ -320,6 +375,34 @@ mod tests {
         assert_eq!(fs::read_to_string(&own).unwrap(), "#!/bin/sh\n");
         let plain = within(Path::new("/criu"), &run, &argv, false, 9.0, false).unwrap();
         assert_eq!(plain[plain.len() - 2..], argv);
+    }
+
+    #[test]
+    fn a_restore_that_its_storage_has_failed_is_told_once_and_has_to_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let (line, mark) = (Some(dir.path().to_path_buf()), dir.path().join(NOT_NOW));
+        let mut restores = Restores::default();
+        fs::write(&mark, "of an earlier life").unwrap();
+        restores.begin(line.clone()).unwrap();
+        assert_eq!(restores.failed(), None, "it was back, and has crashed");
+        restores.begin(line.clone()).unwrap();
+        fs::write(&mark, "the disk is full").unwrap();
+        assert_eq!(restores.failed().as_deref(), Some("the disk is full"));
+        assert_eq!(restores.failed(), None);
+        assert_eq!(restores.begin(line.clone()), Err(Unprepared::Storage("the disk is full".to_string())));
+        restores.begin(line).unwrap();
+        assert!(!mark.exists());
+    }
+
+    #[test]
+    fn a_run_whose_storage_fails_is_told_from_one_that_is_open_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |mode| fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
+        open(0o700);
+        is_trusted(dir.path()).unwrap();
+        assert!(matches!(is_trusted(&dir.path().join("gone")), Err(Unprepared::Storage(_))));
+        open(0o770);
+        assert!(matches!(is_trusted(dir.path()), Err(Unprepared::Unusable(_))));
     }
 
     #[test]

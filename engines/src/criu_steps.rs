@@ -5,6 +5,7 @@
 
 use crate::app::interval_variables;
 use crate::beside::Beside;
+use crate::criu::{Restores, is_trusted};
 use crate::repeated::From;
 use crate::wardens::{Callbacks, Dump, Loss, Standing, Wardens};
 use ::criu::line::{Member, Sent};
@@ -13,8 +14,8 @@ use ::criu::world::{SAVED, saved};
 use driver::Repeated;
 use driver::ports::{Engine, Happening, NotSaved, Unprepared};
 use host::mail::{Post, Tries, Try, now_s};
-use job::run_folder::is_own;
 use mpi_relay::{Layout, line};
+use openfiles::patiently::patiently;
 use protocol::{Counted, Manifest, Messages};
 use run::Checkpoints;
 use run::Placements;
@@ -64,6 +65,7 @@ pub struct CriuSteps {
     attempt: Arc<Mutex<Option<Attempt>>>,
     attempts: Tries,
     tries: Tries,
+    restores: Restores,
     placements: Placements,
     dumps: config::Criu,
     /// The cluster's `MpiDefault`, as calls see it.
@@ -217,6 +219,7 @@ impl CriuSteps {
             attempt,
             attempts: Tries::default(),
             tries: Tries::default(),
+            restores: Restores::default(),
             placements,
             dumps,
             mpi,
@@ -236,24 +239,28 @@ impl Engine for CriuSteps {
     }
 
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
-        is_own(&self.sandboxes.run)?;
+        is_trusted(&self.sandboxes.run)?;
+        let from = from.map(|manifest| self.checkpoints.path(manifest.number));
+        self.restores.begin(from.clone())?;
         self.wardens.forget();
         self.placements.over(&self.placements.of(PLACE));
         self.sandboxes.placement = Some(self.placements.of(PLACE).to_string());
         *self.attempt.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Attempt { one: self.attempts.begin(), begun: Instant::now(), lost: BTreeSet::new(), loss: None });
         // The script writes again what it has written itself, and the stand-in what its steps have.
-        let output = relay::standard().and_then(|mut o| relay::begin(&mut o, &self.sandboxes.run.join(relay::BEGAN)));
-        output.map_err(|e| format!("the output of the job: {e}"))?;
+        let began = self.sandboxes.run.join(relay::BEGAN);
+        patiently(|| relay::standard().and_then(|mut o| relay::begin(&mut o, &began)))
+            .map_err(|e| Unprepared::Storage(format!("the output of the job: {e}")))?;
         if let Err(e) = forget_meetings(&self.sandboxes.run) {
             tracing::warn!(%e, "what relays of an earlier life have left is still there");
         }
-        self.sandboxes.restore = from.map(|manifest| self.checkpoints.path(manifest.number));
+        self.sandboxes.restore = from;
         let mut environment = interval_variables(interval_s);
         environment.push(self.sandboxes.variable());
         environment.extend(self.mpi.clone());
         if let Some(calls) = &self.calls {
-            environment.extend(calls.launchers(&self.launchers).map_err(|e| format!("stand-ins for mpirun: {e}"))?);
+            let stand_ins = patiently(|| calls.launchers(&self.launchers));
+            environment.extend(stand_ins.map_err(|e| Unprepared::Storage(format!("stand-ins for mpirun: {e}")))?);
         }
         Ok(environment)
     }
@@ -305,6 +312,10 @@ impl Engine for CriuSteps {
         let counted = self.wardens.sent().map(|Sent { messages, bytes }| Counted { count: messages, bytes, over_s });
         let (fingerprint, nodes) = (self.of.fingerprint.clone(), self.of.nodes);
         Some(Messages { script: fingerprint, nodes, counted, together: self.wardens.together() })
+    }
+
+    fn has_killed(&mut self) -> Option<String> {
+        self.restores.failed()
     }
 
     fn is_unrestored(&self) -> bool {

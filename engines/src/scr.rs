@@ -9,6 +9,7 @@ mod log;
 use driver::ports::{Engine, Happening, Kept, NotSaved, Saved, Unprepared};
 use host::mail::{Post, Tries, now_s};
 use log::Log;
+use openfiles::patiently::patiently;
 use protocol::Manifest;
 use run::{Checkpoints, survey};
 use std::fs;
@@ -65,28 +66,20 @@ pub struct Halting {
     pub calls: Option<Calls>,
 }
 
-/// Why SCR's log was not read.
-#[derive(Debug, thiserror::Error)]
-enum Unread {
-    #[error("SCR's log: {0}")]
-    Storage(#[from] io::Error),
-    #[error("SCR's log: the storage does not answer")]
-    Late,
-}
-
 impl Of {
     /// The log, with all that is there; what is said of the program only from `since_bytes` on.
-    fn read(&self, since_bytes: u64) -> Result<Log, Unread> {
+    fn read(&self, since_bytes: u64) -> io::Result<Log> {
         let mut log = Log::of(&self.prefix, self.job.clone(), since_bytes);
         log.read()?;
         Ok(log)
     }
 
     /// The same for who must not wait for a storage that hangs.
-    fn read_in_time(&self, since_bytes: u64) -> Result<Log, Unread> {
+    fn read_in_time(&self, since_bytes: u64) -> io::Result<Log> {
         let (of, (tell, heard)) = (self.clone(), mpsc::channel());
         threads::start(move || drop(tell.send(of.read(since_bytes))));
-        heard.recv_timeout(READ_LIMIT).unwrap_or(Err(Unread::Late))
+        let late = |_| Err(io::Error::new(ErrorKind::TimedOut, "the storage does not answer"));
+        heard.recv_timeout(READ_LIMIT).unwrap_or_else(late)
     }
 }
 
@@ -144,6 +137,11 @@ impl Scr {
     }
 }
 
+/// What is said of a log that cannot be read.
+fn unread(e: &io::Error) -> String {
+    format!("SCR's log: {e}")
+}
+
 /// The job's own value of a variable.
 fn own(name: &str) -> Option<String> {
     std::env::var(name).ok()
@@ -173,11 +171,12 @@ impl Engine for Scr {
         }
         let mut environment: Vec<(String, String)> = Vec::new();
         let mut tell = |name: &str, value: String| environment.push((name.to_string(), value));
-        let mut log = self.of.read_in_time(0).map_err(|e| e.to_string())?;
+        let mut log = patiently(|| self.of.read_in_time(0)).map_err(|e| Unprepared::Storage(unread(&e)))?;
         self.since_bytes = log.begin();
         if let Some(manifest) = from {
             let kept = self.checkpoints.path(manifest.number).join(NAME);
-            let name = fs::read_to_string(kept).map_err(|e| e.to_string())?;
+            let name = patiently(|| fs::read_to_string(&kept))
+                .map_err(|e| Unprepared::Storage(format!("{}: {e}", kept.display())))?;
             if log.newest.as_ref().is_none_or(|newest| newest.name != name) {
                 // Its cache would come first, and its newest one.
                 tell("SCR_CURRENT", name);
@@ -220,7 +219,7 @@ impl Engine for Scr {
     fn begin(&mut self, into: PathBuf) {
         let (post, of, one) = (self.post.clone(), self.of.clone(), self.tries.begin());
         threads::start(move || {
-            let saved = of.read(0).map_err(|e| e.to_string()).and_then(|log| {
+            let saved = of.read(0).map_err(|e| unread(&e)).and_then(|log| {
                 let made = log.newest.ok_or_else(|| "SCR has no complete checkpoint".to_string())?;
                 fs::write(into.join(NAME), &made.name).map_err(|e| e.to_string())?;
                 let files = survey(&into).map_err(|e| e.to_string())?;
@@ -296,6 +295,18 @@ mod tests {
         let environment = engine.prepare(Some(&manifest), 90.0).unwrap();
         assert_eq!(value(&environment, "SCR_CURRENT").as_deref(), Some("ckpt.1"));
         assert_eq!(value(&environment, "SCR_CACHE_PURGE").as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn a_storage_that_fails_before_the_program_starts_makes_no_checkpoint_unusable() {
+        let (dir, mut engine, _clock) = engine(None);
+        let manifest = Manifest { number: 1, ..Manifest::default() };
+        let gone = engine.prepare(Some(&manifest), 90.0).unwrap_err();
+        assert!(matches!(&gone, Unprepared::Storage(why) if why.contains(NAME)), "{gone}");
+        fs::remove_dir(dir.path().join(".scr")).unwrap();
+        fs::write(dir.path().join(".scr"), "no folder").unwrap();
+        let unread = engine.prepare(None, 90.0).unwrap_err();
+        assert!(matches!(&unread, Unprepared::Storage(why) if why.contains("SCR's log")), "{unread}");
     }
 
     #[test]

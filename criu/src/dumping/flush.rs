@@ -4,6 +4,7 @@
 use super::staging::Stage;
 use crate::task::Task;
 use increments::{Increments, LEVEL, Stop};
+use openfiles::by_size::NotBack;
 use openfiles::patiently::patiently;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -99,24 +100,62 @@ impl Drop for Unpacked {
     }
 }
 
-/// Why a file of a dump could not be stored or unpacked.
+/// Why a file of a dump could not be unpacked or put back.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: {error}", path = path.display())]
-pub struct Failed {
-    path: PathBuf,
-    error: io::Error,
+pub enum Failed {
+    /// What its storage says, or what is wrong with its content.
+    #[error("{path}: {1}", path = .0.display())]
+    File(PathBuf, io::Error),
+    /// A file of the program is not what the checkpoint needs.
+    #[error(transparent)]
+    Lost(NotBack),
 }
 
+impl From<NotBack> for Failed {
+    fn from(e: NotBack) -> Failed {
+        match e {
+            NotBack::Storage { path, source } => Failed::File(path, source),
+            lost => Failed::Lost(lost),
+        }
+    }
+}
+
+/// Errors of a storage that may pass.
+const PASSING: [i32; 6] = [libc::EIO, libc::ESTALE, libc::EACCES, libc::ENOSPC, libc::EDQUOT, libc::ETIMEDOUT];
+
 impl Failed {
-    fn at(path: &Path) -> impl FnOnce(io::Error) -> Failed {
+    pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Failed {
         let path = path.to_path_buf();
-        |error| Failed { path, error }
+        |error| Failed::File(path, error)
     }
 
-    /// Whether the checkpoint is to blame, rather than a storage that is full or fails.
+    /// Whether the checkpoint is to blame, rather than a storage that is full or fails. Who packs and copies wraps what the storage
+    /// says, and leaves its kind; what is wrong with a content has a kind of its own.
     pub fn is_of_checkpoint(&self) -> bool {
-        self.error.kind() == ErrorKind::NotFound || self.error.raw_os_error().is_none()
+        use ErrorKind::{InvalidData, NotFound, Other, UnexpectedEof};
+        match self {
+            Failed::File(_, error) => matches!(error.kind(), InvalidData | NotFound | Other | UnexpectedEof),
+            Failed::Lost(_) => true,
+        }
     }
+
+    fn may_pass(&self) -> bool {
+        let Failed::File(_, error) = self else { return false };
+        PASSING.iter().any(|code| io::Error::from_raw_os_error(*code).kind() == error.kind())
+    }
+}
+
+/// Calls `act` again and again as [`patiently`] does, also where what the storage says is wrapped.
+pub(crate) fn waiting<T, E: Into<Failed>>(mut act: impl FnMut() -> Result<T, E>) -> Result<T, Failed> {
+    let mut done: Result<T, Failed> = act().map_err(Into::into);
+    let _ = patiently(|| match done.as_ref().is_err_and(Failed::may_pass) {
+        true => {
+            done = act().map_err(Into::into);
+            Err(io::Error::from_raw_os_error(libc::EIO))
+        }
+        false => Ok(()),
+    });
+    done
 }
 
 fn unpack(folder: &Path, to: &Path) -> Result<(), Failed> {
@@ -235,7 +274,16 @@ mod tests {
         assert!(failed.is_of_checkpoint() && failed.to_string().contains("pages-1.img"), "{failed}");
         let nowhere = Unpacked::of(&to, &task(Path::new("/proc/nowhere"))).unwrap_err();
         assert!(nowhere.to_string().contains("/proc/nowhere"), "{nowhere}");
-        let full = Failed::at(&to)(io::Error::from_raw_os_error(libc::ENOSPC));
-        assert!(!full.is_of_checkpoint(), "a good checkpoint is not set aside for want of room");
+        let full = || io::Error::from_raw_os_error(libc::ENOSPC);
+        let wrapped = || io::Error::new(full().kind(), "it cannot be unpacked: no room");
+        for e in [full(), wrapped()] {
+            assert!(!Failed::at(&to)(e).is_of_checkpoint(), "a good checkpoint is not set aside for want of room");
+        }
+        let mut tries = 0;
+        let waited = waiting(|| {
+            tries += 1;
+            if tries > 2 { Ok(tries) } else { Err(Failed::at(&to)(wrapped())) }
+        });
+        assert_eq!(waited.unwrap(), 3);
     }
 }

@@ -1,7 +1,7 @@
 //! Starts the program of a sandbox, or brings it back from a checkpoint.
 
 use super::{Ended, Init};
-use crate::dumping::flush::Unpacked;
+use crate::dumping::flush::{Failed, Unpacked};
 use crate::dumping::progress::Progress;
 use crate::dumping::release;
 use crate::fallback;
@@ -41,21 +41,43 @@ const OF_UCX: [&str; 2] = ["UCX_TLS", "OMPI_MCA_pml"];
 /// Why a program could not be restored.
 pub(super) struct NotBack {
     pub(super) reason: String,
-    /// Whether the checkpoint is to blame, rather than missing tasks of the step.
-    pub(super) of_checkpoint: bool,
-    /// Another program of the node has a port or a socket's name of this one's.
-    is_taken: bool,
+    pub(super) of: Of,
+}
+
+/// What is to blame for that.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    Checkpoint,
+    /// A storage that is full or fails, or is not here.
+    Storage,
+    /// Another program of the node, which has a port or a socket's name of this one's.
+    Taken,
+    /// Missing tasks of the step, or whatever else may go well the next time.
+    Chance,
 }
 
 impl NotBack {
     fn alone(reason: &str) -> NotBack {
-        NotBack { reason: reason.to_string(), of_checkpoint: false, is_taken: false }
+        NotBack { reason: reason.to_string(), of: Of::Chance }
     }
 }
 
 impl From<String> for NotBack {
     fn from(reason: String) -> NotBack {
-        NotBack { reason, of_checkpoint: true, is_taken: false }
+        NotBack { reason, of: Of::Checkpoint }
+    }
+}
+
+impl From<io::Error> for NotBack {
+    fn from(e: io::Error) -> NotBack {
+        NotBack::alone(&e.to_string())
+    }
+}
+
+impl From<Failed> for NotBack {
+    fn from(e: Failed) -> NotBack {
+        let of = if e.is_of_checkpoint() { Of::Checkpoint } else { Of::Storage };
+        NotBack { reason: e.to_string(), of }
     }
 }
 
@@ -125,17 +147,16 @@ impl Init<'_> {
 
     /// Brings the program back from a checkpoint.
     pub(super) fn restore(&mut self, folder: &Path) -> Result<(), NotBack> {
-        let unpacked = Unpacked::of(folder, self.task)
-            .map_err(|e| NotBack { of_checkpoint: e.is_of_checkpoint(), ..NotBack::alone(&e.to_string()) })?;
+        let unpacked = Unpacked::of(folder, self.task)?;
         let frozen = frozen::read(unpacked.path())?;
-        frozen::place::look(&frozen).map_err(|lacking| NotBack::alone(&lacking.to_string()))?;
+        frozen::place::look(&frozen).map_err(|lacking| NotBack { reason: lacking.to_string(), of: Of::Storage })?;
         // No second try for a task of a step: restored tasks already write to files that a second try would cut.
         let mut tries = if self.line.is_some() { 1 } else { RESTORES };
         let (mut taken_since, mut pause) = (None, TAKEN_PAUSE);
         loop {
             let restored = self.restore_once(unpacked.path());
             let Err(not_back) = &restored else { return restored };
-            let is_taken = not_back.is_taken && self.line.is_none() && !self.is_unwanted;
+            let is_taken = not_back.of == Of::Taken && self.line.is_none() && !self.is_unwanted;
             let may_wait = is_taken && taken_since.get_or_insert_with(Instant::now).elapsed() < TAKEN_LIMIT;
             self.end_all();
             if !may_wait {
@@ -147,14 +168,14 @@ impl Init<'_> {
             let next = Instant::now() + pause;
             pause *= 2;
             while may_wait && !self.is_unwanted && Instant::now() < next {
-                self.wait().map_err(|e| NotBack::alone(&e.to_string()))?;
+                self.wait()?;
             }
         }
     }
 
     fn restore_once(&mut self, folder: &Path) -> Result<(), NotBack> {
-        let Frozen { program, last_pid, pipes, local, gpus, began, .. } =
-            frozen::put_back(folder, &self.task.run.join("cut-off"))?;
+        let cut_off = self.task.run.join(relay::CUT_OFF);
+        let Frozen { program, last_pid, pipes, local, gpus, began, .. } = frozen::put_back(folder, &cut_off)?;
         (self.temporaries.local, self.temporaries.began) = (local, began);
         let mut ends = Vec::new();
         for (i, pipe) in pipes.iter().enumerate() {
@@ -162,17 +183,19 @@ impl Init<'_> {
             let gone = || "standard error has gone where standard output goes".to_string();
             let relay = self.relays.get_mut(i).ok_or_else(gone)?;
             if let Some(bytes) = pipe.kept_bytes {
-                relay.go_back(bytes).map_err(|e| format!("the output: {e}"))?;
+                let back = patiently(|| relay.go_back(bytes, &cut_off));
+                back.map_err(|e| NotBack { reason: format!("the output: {e}"), of: Of::Storage })?;
             }
             if self.line.is_some() {
                 relay.by_lines(pipe.held.clone());
             }
             relay.goes_on_with(&pipe.waiting);
-            ends.push((pipe.inode, relay::inheritable(relay.write_end()).map_err(|e| e.to_string())?));
+            ends.push((pipe.inode, relay::inheritable(relay.write_end())?));
         }
         self.wait_for_others()?;
         let child = tool::restore(self.task, folder, &ends).spawn();
-        let criu = child.map_err(|e| format!("{}: {e}", self.task.criu.display()))?.id() as i32;
+        let not_started = |e: io::Error| NotBack::alone(&format!("{}: {e}", self.task.criu.display()));
+        let criu = child.map_err(not_started)?.id() as i32;
         drop(ends);
         self.program = program;
         self.ended = None;
@@ -189,7 +212,7 @@ impl Init<'_> {
             if let Some(why) = progress.stuck(Instant::now()) {
                 return Err(why.into());
             }
-            self.wait().map_err(|e| e.to_string())?;
+            self.wait()?;
         };
         if status != Ended::Code(0) {
             return Err(match status {
@@ -197,9 +220,7 @@ impl Init<'_> {
                 // Killed by somebody, or for want of memory: the images may be good.
                 Ended::Signal(Signal::SIGKILL) => NotBack::alone("criu was killed"),
                 // Another program of this node has what it needs: the images are good.
-                _ if tool::is_taken(folder) => {
-                    NotBack { is_taken: true, ..NotBack::alone(&tool::reason(folder, "restore.log")) }
-                }
+                _ if tool::is_taken(folder) => NotBack { reason: tool::reason(folder, "restore.log"), of: Of::Taken },
                 _ => tool::reason(folder, "restore.log").into(),
             });
         }
@@ -212,7 +233,7 @@ impl Init<'_> {
     fn give_gpus(&mut self, gpus: Suspended) -> Result<(), NotBack> {
         let work = threads::start(move || release::give_again(&gpus));
         while !work.is_finished() {
-            self.wait().map_err(|e| NotBack::alone(&e.to_string()))?;
+            self.wait()?;
         }
         let given = work.join().unwrap_or_else(|_| Err(gpu::Error::Refused("the work on them has failed".to_string())));
         given.map_err(|e| match e {
@@ -230,7 +251,7 @@ impl Init<'_> {
             if self.line.is_none() || Instant::now() > until {
                 return Err(NotBack::alone("the other tasks of the step do not come back"));
             }
-            self.wait().map_err(|e| NotBack::alone(&e.to_string()))?;
+            self.wait()?;
         }
         if self.is_unwanted { Err(NotBack::alone("the restore was ended from outside")) } else { Ok(()) }
     }
