@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::hands::{Hands, is_of};
 use crate::leftovers::sweep;
 use crate::listing::Listing;
+use crate::looks::Looks;
 use crate::machine::{self, Next, World};
 use crate::ports::Ports;
 use crate::seen::{PREFIX, Seen, is_borrower, now_s, world};
@@ -69,6 +70,7 @@ pub struct Broker {
     pub(crate) readers: Arc<Readers>,
     pub(crate) suitable: Suitable,
     pub(crate) listing: Listing,
+    looks: Mutex<Looks>,
     hands: Hands,
     pub(crate) open: Mutex<BTreeMap<String, Loan>>,
     /// Nodes that a run's life lent and did not get back. This service alone knows when such a node dies, so that
@@ -90,6 +92,7 @@ impl Broker {
             idle_w,
             suitable: Suitable::new(slurm.clone(), defaults),
             listing: Listing::default(),
+            looks: Mutex::default(),
             hands: Hands { slurm: slurm.clone(), reader, ports, patience_s },
             slurm,
             store,
@@ -155,7 +158,9 @@ impl Broker {
             {
                 tracing::warn!(error = %e, "leftovers of loans were not looked for");
             }
-            std::thread::sleep((listing * REST).clamp(LOOK, LONGEST_PAUSE));
+            let pause = (listing * REST).clamp(LOOK, LONGEST_PAUSE);
+            self.looks.lock().due(Instant::now() + pause);
+            std::thread::sleep(pause);
         }
     }
 
@@ -180,7 +185,10 @@ impl Broker {
         let listing = begun.elapsed();
         for id in ids {
             for _ in 0..MOST_STEPS {
-                match self.step(&id, &seen) {
+                let step = self.step(&id, &seen);
+                // What it took is no time in which nobody looked.
+                self.looks.lock().due(Instant::now());
+                match step {
                     Ok(true) => seen = self.see()?,
                     Ok(false) => break,
                     Err(e) => {
@@ -195,7 +203,14 @@ impl Broker {
 
     fn see(&self) -> Result<Seen> {
         let open = self.open.lock().clone();
-        Ok(Seen::look(&self.slurm, &open)?)
+        let begun = Instant::now();
+        let seen = Seen::look(&self.slurm, &open);
+        let mut looks = self.looks.lock();
+        match &seen {
+            Ok(_) => looks.succeeded(begun, Instant::now(), now_s()),
+            Err(_) => looks.failed(),
+        }
+        Ok(seen?)
     }
 
     /// A job's account, for a record of it; empty if Slurm does not say.
@@ -206,14 +221,46 @@ impl Broker {
         })
     }
 
+    /// The longest time limit in the partition of a lender, s; absent for none.
+    fn longest_limit_s(&self, lender: &Job) -> Option<u64> {
+        match self.slurm.partitions() {
+            Ok(all) => all.into_iter().find(|p| p.name == lender.partition)?.max_time_s,
+            Err(e) => {
+                tracing::warn!(job = lender.id, %e, "its partition's limit is not known: its own is not raised now");
+                Some(0)
+            }
+        }
+    }
+
+    /// What Slurm shows of a loan at a look, with what is asked for in its state alone.
+    fn world(&self, loan: &Loan, seen: &Seen) -> Result<World> {
+        let mut world = World { chosen: self.observations(loan, seen)?, ..world(loan, seen) };
+        match loan.state {
+            LoanState::Growing => world.booted_s = self.slurm.booted_s()?.unwrap_or_default(),
+            LoanState::Closing => {
+                world.longest_limit_s = world.lender.as_ref().and_then(|lender| self.longest_limit_s(lender));
+            }
+            _ => {}
+        }
+        Ok(world)
+    }
+
     /// One step of a loan; whether the world has changed by it.
     fn step(&self, id: &str, seen: &Seen) -> Result<bool> {
         let Some(loan) = self.get(id) else { return Ok(false) };
-        let merges = loan.state == LoanState::Growing;
-        let booted_s = if merges { self.slurm.booted_s()?.unwrap_or_default() } else { 0.0 };
-        let world = World { chosen: self.observations(&loan, seen)?, booted_s, ..world(&loan, seen) };
+        let mut world = self.world(&loan, seen)?;
         let loan = self.note_stays(loan, &world, seen)?;
-        match machine::next(now_s(), &loan, &world, self.site.patience_s) {
+        let is_suspended = machine::is_suspended(&loan, &world);
+        let (at, mut looks) = (Instant::now(), self.looks.lock());
+        if is_suspended {
+            looks.suspended(id, at);
+        }
+        let times = looks.times(id, at);
+        drop(looks);
+        let (now_s, counts_from_s) = times.unwrap_or_else(|| (now_s(), now_s()));
+        world.counts_from_s = counts_from_s;
+        match machine::next(now_s, &loan, &world, self.site.patience_s) {
+            Next::Wait if is_suspended => Ok(false),
             Next::Wait => self.choose(&loan, seen),
             Next::Turn { job, state, reason } => {
                 tracing::info!(loan = id, borrower = job, state = state.as_str(), reason, "a borrower goes on");
@@ -269,6 +316,7 @@ impl Broker {
         self.store.lock().save_lending(&loan)?;
         if loan.state.is_over() {
             self.note_gone(&loan);
+            self.looks.lock().forget(id);
             self.hands.ports.over(&loan);
             open.remove(id);
         } else {

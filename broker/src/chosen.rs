@@ -79,7 +79,10 @@ impl Observation {
 pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Option<Next> {
     let nobody = Observation::default();
     let open = loan.chosen.iter().filter(|c| c.state != ChosenState::Over);
-    let mut steps = open.map(|c| step(now_s, loan, c, world.chosen.get(&c.job).unwrap_or(&nobody), patience_s));
+    let mut steps = open.map(|c| {
+        let late = now_s - c.state_s.max(world.counts_from_s) > patience_s;
+        step(now_s, loan, c, world.chosen.get(&c.job).unwrap_or(&nobody), late)
+    });
     steps.find_map(|next| Some(next).filter(|n| *n != Next::Wait))
 }
 
@@ -90,7 +93,7 @@ pub fn gone_s(loan: &Loan, world: &World, patience_s: f64) -> f64 {
         world.chosen.get(&c.job).is_some_and(|seen| has_wrapper(seen) && seen.is_there(c))
     };
     let gone_s = |c: &Chosen| match c.state {
-        ChosenState::Leaving if is_going(c) => Some(c.state_s + patience_s),
+        ChosenState::Leaving if is_going(c) => Some(c.state_s.max(world.counts_from_s) + patience_s),
         // Slurm takes its time until it gives a node away that somebody has left.
         ChosenState::Over => Some(c.state_s),
         _ => None,
@@ -98,7 +101,7 @@ pub fn gone_s(loan: &Loan, world: &World, patience_s: f64) -> f64 {
     loan.chosen.iter().filter_map(gone_s).fold(f64::NEG_INFINITY, f64::max)
 }
 
-fn step(now_s: f64, loan: &Loan, chosen: &Chosen, seen: &Observation, patience_s: f64) -> Next {
+fn step(now_s: f64, loan: &Loan, chosen: &Chosen, seen: &Observation, late: bool) -> Next {
     let turn = |state, why: &str| Next::Turn { job: chosen.job, state, reason: why.to_string() };
     let act = |action| Next::Do(Act::Borrower { job: chosen.job, action });
     let is_there = seen.is_there(chosen);
@@ -106,7 +109,7 @@ fn step(now_s: f64, loan: &Loan, chosen: &Chosen, seen: &Observation, patience_s
     let is_wanted = matches!(loan.state, LoanState::Returning | LoanState::Growing);
     // What people may do to its reservation meanwhile does not keep it from being told to go.
     let is_leaving = chosen.state == ChosenState::Leaving && is_wanted && is_there && seen.is_protected;
-    let goes = is_leaving.then(|| leaving(now_s, chosen, seen, patience_s)).flatten();
+    let goes = is_leaving.then(|| leaving(chosen, seen, late)).flatten();
     match chosen.state {
         ChosenState::Over => Next::Wait,
         ChosenState::Called if is_there => turn(ChosenState::Running, "it has begun"),
@@ -139,13 +142,13 @@ fn calling(chosen: &Chosen, seen: &Observation) -> Option<Action> {
 }
 
 /// First it is asked to checkpoint and to go by itself; if it cannot, or not in time, it is put back as it is.
-fn leaving(now_s: f64, chosen: &Chosen, seen: &Observation, patience_s: f64) -> Option<Action> {
+fn leaving(chosen: &Chosen, seen: &Observation, late: bool) -> Option<Action> {
     // Its owner may have changed his mind since: what cannot be put back would end.
     let may_go = |j: &&Job| j.batch && j.requeue && matches!(j.state, JobState::Running | JobState::Suspended);
     seen.life(chosen).filter(may_go)?;
     match seen.order {
         Some(OrderState::Failed) => Some(Action::PutBack),
-        _ if now_s - chosen.state_s > patience_s => Some(Action::PutBack),
+        _ if late => Some(Action::PutBack),
         None => Some(Action::Preempt),
         Some(_) => None,
     }
@@ -230,6 +233,11 @@ mod tests {
         assert_eq!(at(130.0, &leaving, &ordered(OrderState::Taken)), None);
         assert_eq!(at(131.0, &leaving, &ordered(OrderState::Taken)), does(Action::PutBack));
         assert_eq!(at(101.0, &leaving, &ordered(OrderState::Failed)), does(Action::PutBack));
+        let chosen = [(18, ordered(OrderState::Taken))].into();
+        let unseen = World { chosen, counts_from_s: 500.0, ..World::default() };
+        assert_eq!(next(530.0, &leaving, &unseen, PATIENCE_S), None, "nobody has looked until then");
+        assert_eq!(next(531.0, &leaving, &unseen, PATIENCE_S), does(Action::PutBack));
+        assert_eq!(gone_s(&leaving, &unseen, PATIENCE_S), 530.0);
         let inside = Observation { is_reserved: true, ..seen("RUNNING", "NodeList=n3 Reservation=joulepoint_a_18") };
         assert_eq!(at(101.0, &leaving, &inside), does(Action::Preempt), "whatever becomes of its reservation");
         assert_eq!(at(1e9, &leaving, &seen("RUNNING", "NodeList=n3 Requeue=0")), None, "it would end");

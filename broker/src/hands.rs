@@ -2,7 +2,7 @@
 
 use crate::chosen::Action;
 use crate::error::{Error, Result};
-use crate::machine::{Act, World};
+use crate::machine::{self, Act, World};
 use crate::ports::Ports;
 use crate::seen::now_s;
 use audit::By;
@@ -37,12 +37,14 @@ impl Hands {
     }
 
     fn act(&self, loan: &Loan, world: &World, act: &Act) -> Result<()> {
-        let (slurm, name) = (&self.slurm, &loan.name);
-        // Slurm removes it by itself if this service never comes back.
-        let minutes = (self.patience_s / 60.0).ceil() as u32 * 2 + 5;
+        let (slurm, name, now_s) = (&self.slurm, &loan.name, now_s());
         let users: &[&str] = if loan.state == LoanState::Returning { &["root", &loan.user] } else { &["root"] };
         let start_s = if loan.state == LoanState::Returning { 0.0 } else { loan.return_s };
-        let has_begun = world.reservation.as_ref().is_some_and(|r| r.start_s <= now_s());
+        let begun_s = world.reservation.as_ref().map(|r| r.start_s).filter(|begun_s| *begun_s <= now_s);
+        let has_begun = begun_s.is_some();
+        // Slurm counts a duration from the beginning, also of one that has begun.
+        let from_s = begun_s.unwrap_or(start_s.max(now_s));
+        let minutes = machine::kept_min(now_s, from_s, loan, world, self.patience_s);
         let window = Window { start_s: Some(start_s), minutes, users };
         match act {
             Act::Reserve => slurm.reserve(name, &loan.nodes, window)?,

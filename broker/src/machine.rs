@@ -16,6 +16,12 @@ const SAME_S: f64 = 2.0;
 /// node on which it begins such a job once more before that.
 const STRAYS_S: f64 = 3.0;
 
+/// Slurm's time limits and durations are whole minutes, s.
+const MINUTE_S: f64 = 60.0;
+
+/// Slurm's flag of a job that it holds since the reservation is gone for which it waited.
+const HELD_WITHOUT_RESERVATION: &str = "RESV_DEL_HOLD";
+
 /// What Slurm shows of a loan.
 #[derive(Clone, Debug, Default)]
 pub struct World {
@@ -35,6 +41,11 @@ pub struct World {
     pub unheard: bool,
     /// When it began; looked up only while the nodes are merged.
     pub booted_s: f64,
+    /// The longest time limit in the lender's partition, s; looked up only while the loan is closed, absent for none.
+    pub longest_limit_s: Option<u64>,
+    /// From when on others may be late, s since the epoch: what they did while nobody looked, or while the lender was
+    /// suspended, is not known or not their fault.
+    pub counts_from_s: f64,
 }
 
 /// What is done.
@@ -98,12 +109,19 @@ pub enum Next {
 
 /// What a loan does next. `patience_s`: how late others may be.
 pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Next {
-    let late = now_s - loan.state_s > patience_s;
+    if is_suspended(loan, world) {
+        return Next::Wait;
+    }
+    let late = now_s - loan.state_s.max(world.counts_from_s) > patience_s;
     let lender = world.lender.as_ref().filter(|j| is_lender(j, loan));
     let borrowers = chosen::next(now_s, loan, world, patience_s);
     match (loan.state, lender) {
         (LoanState::Closed | LoanState::Failed, _) => Next::Wait,
         (LoanState::Closing, lender) => borrowers.unwrap_or_else(|| closing(now_s, loan, lender, world)),
+        // What is left of the loan then is swept up, as after a crash: the lender does not stand still for it.
+        (LoanState::Failing, Some(_)) if late => {
+            become_(LoanState::Failed, "the nodes did not come back, and Slurm did not requeue the lender's job")
+        }
         (LoanState::Failing, lender) => borrowers.unwrap_or_else(|| failing(lender, world)),
         (_, None) => become_(LoanState::Closing, "the lender's job is gone"),
         (LoanState::Asked, _) if late => become_(LoanState::Closing, "Slurm did not make the reservation"),
@@ -124,7 +142,14 @@ fn or(next: Next, borrowers: Option<Next>) -> Next {
 
 /// Whether a job is still the life of it that lent.
 fn is_lender(job: &Job, loan: &Loan) -> bool {
-    job.uid == loan.uid && job.restarts == loan.restart_count && job.state == JobState::Running
+    let has_nodes = matches!(job.state, JobState::Running | JobState::Suspended);
+    job.uid == loan.uid && job.restarts == loan.restart_count && has_nodes
+}
+
+/// Whether the lender stands still for now, by an operator or for another job: it can do nothing for its return, and
+/// Slurm neither shrinks nor expands it.
+pub fn is_suspended(loan: &Loan, world: &World) -> bool {
+    world.lender.as_ref().is_some_and(|j| is_lender(j, loan) && j.state == JobState::Suspended)
 }
 
 /// The lent nodes that can come back.
@@ -196,26 +221,46 @@ fn returning(now_s: f64, loan: &Loan, lender: &Job, world: &World, patience_s: f
     if holds(lender, &alive) {
         return become_(LoanState::Growing, "the lender has its nodes");
     }
-    let open = |r: &&Reservation| r.users.contains(&loan.user) && r.start_s <= now_s + SAME_S;
-    if world.reservation.as_ref().filter(open).is_none() {
+    // Whoever was let in for the window may stay until its time limit, also when the lender is early.
+    let since_s = latest_end_s(loan, world).max(loan.state_s).max(world.counts_from_s);
+    let late = now_s > since_s.max(chosen::gone_s(loan, world, patience_s)) + patience_s;
+    // One that ends while the nodes are waited for would let anybody in.
+    let keeps =
+        |r: &Reservation| r.users.contains(&loan.user) && r.start_s <= now_s + SAME_S && r.end_s >= now_s + patience_s;
+    if !late && !world.reservation.as_ref().is_some_and(keeps) {
         let act = if world.reservation.is_some() { Act::Admit } else { Act::Reserve };
         return Next::Do(act);
     }
     if world.helper.as_ref().is_some_and(|h| h.state == JobState::Running && holds(h, &missing(loan, world))) {
         return become_(LoanState::Growing, "the helper has the nodes");
     }
-    // Whoever was let in for the window may stay until its time limit, also when the lender is early.
-    let ends_s = world.borrowers.iter().filter_map(|j| j.end_s.filter(|_| fits(j, loan)));
-    let until_s = ends_s.fold(loan.state_s, f64::max).max(chosen::gone_s(loan, world, patience_s));
-    if now_s > until_s + patience_s {
+    if late {
         return become_(LoanState::Failing, &format!("{} did not come back in time", alive.join(",")));
     }
-    Next::Wait
+    match world.helper.as_ref().filter(|h| h.has_flag(HELD_WITHOUT_RESERVATION)) {
+        // Slurm would hold it for ever: the lender asks for another.
+        Some(helper) => Next::Do(Act::EndHelper { helper: helper.id }),
+        None => Next::Wait,
+    }
+}
+
+/// When the last borrower that was let in for the window ends at the latest, s since the epoch.
+fn latest_end_s(loan: &Loan, world: &World) -> f64 {
+    let ends_s = world.borrowers.iter().filter_map(|j| j.end_s.filter(|_| fits(j, loan)));
+    ends_s.fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// Whether a borrower's time limit ends when the nodes were promised, to Slurm's minute.
 fn fits(job: &Job, loan: &Loan) -> bool {
-    job.end_s.is_some_and(|end_s| end_s <= loan.promised_s + 60.0)
+    job.end_s.is_some_and(|end_s| end_s <= loan.promised_s + MINUTE_S)
+}
+
+/// How long a reservation that begins at `from_s` keeps the nodes, min: until whoever was let in for the window has
+/// gone, and as long again as others may be late. Slurm removes it then by itself if this service never comes back.
+pub fn kept_min(now_s: f64, from_s: f64, loan: &Loan, world: &World, patience_s: f64) -> u32 {
+    let until_s = (latest_end_s(loan, world) + MINUTE_S).max(now_s).max(from_s);
+    let late_min = (patience_s / MINUTE_S).ceil() * 2.0 + 5.0;
+    (((until_s - from_s) / MINUTE_S).ceil() + late_min) as u32
 }
 
 fn growing(loan: &Loan, lender: &Job, world: &World, late: bool) -> Next {
@@ -241,7 +286,7 @@ fn closing(now_s: f64, loan: &Loan, lender: Option<&Job>, world: &World) -> Next
         if alive(loan, world).iter().any(|n| loan.back.contains(n) && !lender.nodes.contains(n)) {
             return become_(LoanState::Returning, "Slurm has forgotten that the nodes are back");
         }
-        if let Some(minutes) = longer_limit_min(loan, lender) {
+        if let Some(minutes) = longer_limit_min(loan, lender, world.longest_limit_s) {
             return Next::Do(Act::Lengthen { minutes });
         }
         if loan.back_s.is_some_and(|back_s| now_s < back_s + WRITTEN_S) {
@@ -259,6 +304,10 @@ fn failing(lender: Option<&Job>, world: &World) -> Next {
         return Next::Do(act);
     }
     match lender {
+        // Its owner may have changed his mind since: Slurm would refuse for ever.
+        Some(job) if !job.requeue => {
+            become_(LoanState::Failed, "the nodes did not come back, and the lender's job may not be requeued any more")
+        }
         Some(_) => Next::Do(Act::Requeue),
         None => become_(LoanState::Failed, "the nodes did not come back: the lender's job was requeued"),
     }
@@ -272,12 +321,14 @@ fn leftovers(world: &World) -> Option<Act> {
     }
 }
 
-/// The lender's time limit with the time without its nodes added, if it has not that much.
-fn longer_limit_min(loan: &Loan, lender: &Job) -> Option<u64> {
-    let away_s = loan.back_s? - loan.lent_s?;
-    let minutes = (loan.time_limit_s? as f64 + away_s).max(0.0) / 60.0;
-    let minutes = minutes.ceil() as u64;
-    (lender.time_limit_s? < minutes * 60).then_some(minutes)
+/// The lender's time limit of before the loan with the time without its nodes added, if it has not that much; at most
+/// what its partition gives anybody. A limit that somebody has lowered meanwhile stays as it is.
+fn longer_limit_min(loan: &Loan, lender: &Job, longest_limit_s: Option<u64>) -> Option<u64> {
+    let (before_s, limit_s) = (loan.time_limit_s?, lender.time_limit_s?);
+    let away_s = (loan.back_s? - loan.lent_s?).max(0.0);
+    let minutes = ((before_s as f64 + away_s) / MINUTE_S).ceil() as u64;
+    let minutes = longest_limit_s.map_or(minutes, |longest_s| minutes.min(longest_s / 60));
+    (limit_s >= before_s && limit_s < minutes * 60).then_some(minutes)
 }
 
 /// The loan that tests of several rooms know.

@@ -80,6 +80,8 @@ pub(crate) fn world(loan: &Loan, seen: &Seen) -> World {
         down: seen.nodes.iter().filter(lost).map(|n| n.name.clone()).collect::<BTreeSet<_>>(),
         unheard: seen.nodes.iter().any(|n| loan.nodes.contains(&n.name) && n.state == "UNKNOWN"),
         booted_s: 0.0,
+        longest_limit_s: None,
+        counts_from_s: 0.0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Many seeded histories of one loan against a Slurm of a few lines, in which everybody dies at any moment.
 
 use crate::chosen::{Action, Observation};
-use crate::machine::{Act, Next, World, example, missing, next};
+use crate::machine::{Act, Next, World, example, is_suspended, missing, next};
 use protocol::{Chosen, ChosenState, Loan, LoanMode, LoanState, OrderState};
 use rand::seq::IteratorRandom;
 use rand::{Rng, SeedableRng};
@@ -12,8 +12,8 @@ use std::collections::{BTreeSet, VecDeque};
 const PATIENCE_S: f64 = 60.0;
 const RETURN_S: f64 = 300.0;
 
-/// Longer than any history may last, s.
-const END_S: f64 = 3_000.0;
+/// Longer than any history may last, s: nobody is late while the broker is away, and it is away often.
+const END_S: f64 = 10_000.0;
 
 fn names(list: &[&str]) -> Vec<String> {
     list.iter().map(|n| n.to_string()).collect()
@@ -102,7 +102,7 @@ struct Site {
 
 impl Site {
     fn new(random: &mut ChaCha8Rng) -> Site {
-        let lender = Job { nodes: names(&["n1", "n2", "n3"]), ..job(7, 1000, "RUNNING") };
+        let lender = Job { nodes: names(&["n1", "n2", "n3"]), requeue: true, ..job(7, 1000, "RUNNING") };
         Site {
             world: World { lender: Some(lender), ..World::default() },
             wrapper_is_dead: false,
@@ -118,6 +118,15 @@ impl Site {
             lender.restarts += 1;
             lender.nodes.clear();
         }
+    }
+
+    /// An operator suspends the lender, or lets it go on.
+    fn turn_lender(&mut self, from: JobState, to: JobState) {
+        self.world.lender.iter_mut().filter(|j| j.state == from).for_each(|j| j.state = to);
+    }
+
+    fn lender_is_suspended(&self) -> bool {
+        self.world.lender.as_ref().is_some_and(|j| j.state == JobState::Suspended)
     }
 
     fn n3_is_free(&self) -> bool {
@@ -158,6 +167,10 @@ impl Site {
         self.before.push_front(self.world.clone());
         self.before.truncate(MEMORY_S);
         self.long.live(self.n3_is_free(), self.world.down.contains("n3"), random);
+        if self.lender_is_suspended() && random.random_bool(0.02) {
+            self.turn_lender(JobState::Suspended, JobState::Running);
+        }
+        let wrapper_works = !self.wrapper_is_dead && !self.lender_is_suspended();
         let long_is_on = |n: &String| self.long.is_on(n);
         let w = &mut self.world;
         w.borrowers.retain(|j| j.end_s.is_some_and(|end_s| end_s > now_s));
@@ -170,7 +183,7 @@ impl Site {
             w.borrowers.push(Job { nodes: names(&["n2"]), end_s, ..job(8, 1001, "RUNNING") });
         }
         let admitted = w.reservation.as_ref().is_some_and(|r| r.users.len() == 2 && r.start_s <= now_s);
-        if loan.state == LoanState::Returning && !self.wrapper_is_dead && w.helper.is_none() {
+        if loan.state == LoanState::Returning && wrapper_works && w.helper.is_none() {
             w.helper = Some(Job { submit_s: Some(now_s), ..job(9, 1000, "PENDING") });
         }
         let free = missing(loan, w);
@@ -193,6 +206,9 @@ impl Site {
             14..100 if matches!(loan.state, LoanState::Growing | LoanState::Closing) => {
                 self.forget(now_s, loan, random)
             }
+            100..103 => self.turn_lender(JobState::Running, JobState::Suspended),
+            // Its owner does not want it requeued any more.
+            103..105 => self.world.lender.iter_mut().for_each(|j| j.requeue = false),
             _ => {}
         }
         self.died.extend(self.world.down.iter().cloned());
@@ -214,6 +230,7 @@ impl Site {
     }
 
     fn obey(&mut self, now_s: f64, loan: &Loan, act: &Act) {
+        assert!(!is_suspended(loan, &self.world), "{act:?}: {loan:?}");
         let w = &mut self.world;
         let mut reserve = |start_s: f64, users: &[&str]| {
             let (name, nodes) = (loan.name.clone(), loan.nodes.clone());
@@ -236,7 +253,10 @@ impl Site {
             }
             Act::EndHelper { .. } => w.helper = None,
             Act::Unreserve => w.reservation = None,
-            Act::Requeue => self.requeue(),
+            Act::Requeue => {
+                assert!(w.lender.as_ref().is_some_and(|j| j.requeue), "Slurm refuses: {loan:?}");
+                self.requeue();
+            }
             Act::Borrower { job, action } => {
                 let drives_out = matches!(action, Action::Preempt | Action::PutBack);
                 let keeps = w.reservation.as_ref().is_some_and(|r| r.users.len() == 2 && r.start_s <= now_s);
@@ -272,15 +292,22 @@ fn history(seed: u64) -> BTreeSet<&'static str> {
     let mode = if seed.is_multiple_of(2) { LoanMode::Window } else { LoanMode::Preempt };
     let (mut loan, mut site) = (asked(mode), Site::new(random));
     let (mut seen, mut now_s, mut away_until_s) = (BTreeSet::new(), 0.0, 0.0);
+    let (mut was_away, mut counts_from_s) = (false, 0.0);
     while !loan.state.is_over() {
         now_s += 1.0;
         assert!(now_s < END_S, "seed {seed}: {loan:?} {:?}", site.world);
         site.live(now_s, &loan, random);
         if now_s < away_until_s {
+            was_away = true;
             continue;
         }
+        if std::mem::take(&mut was_away) || is_suspended(&loan, &site.world) {
+            counts_from_s = now_s;
+        }
+        site.world.counts_from_s = counts_from_s;
         site.look(&loan);
         match next(now_s, &loan, &site.world, PATIENCE_S) {
+            Next::Wait if is_suspended(&loan, &site.world) => {}
             Next::Wait => site.choose(now_s, &mut loan, random),
             Next::Turn { job, state, reason } => {
                 assert_eq!(job, 18);
@@ -316,12 +343,13 @@ fn history(seed: u64) -> BTreeSet<&'static str> {
     let is_out = long.job.reservation.is_empty() || long.job.state.is_over();
     assert!(is_out && !long.is_reserved, "seed {seed}: {loan:?}");
     assert!(loan.chosen.iter().all(|c| c.state == ChosenState::Over), "seed {seed}: {loan:?}");
-    if let Some(lender) = w.lender.as_ref().filter(|j| j.state == JobState::Running) {
+    // One that Slurm may not requeue goes on without the nodes when the loan has failed.
+    let runs_on = |j: &&Job| j.state == JobState::Running && loan.state == LoanState::Closed;
+    if let Some(lender) = w.lender.as_ref().filter(runs_on) {
         // Nor would it be without them if slurmctld were killed now.
         for lender in site.before.iter().filter_map(|w| w.lender.as_ref()).chain([lender]) {
             let missing = loan.nodes.iter().find(|n| !lender.nodes.contains(*n) && !site.died.contains(*n));
-            let closed_without = loan.state == LoanState::Closed && missing.is_some();
-            assert!(!closed_without, "seed {seed}: {missing:?} was not taken back: {loan:?}");
+            assert!(missing.is_none(), "seed {seed}: {missing:?} was not taken back: {loan:?}");
         }
         let away_s = loan.back_s.unwrap_or(0.0) - loan.lent_s.unwrap_or(0.0);
         assert!(lender.time_limit_s.is_some_and(|s| s as f64 >= 3600.0 + away_s), "seed {seed}: {loan:?}");

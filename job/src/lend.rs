@@ -6,7 +6,7 @@
 
 use driver::groups::ports::LoanOutcome;
 use protocol::{Loan, LoanProgress, LoanRequest, LoanState, Queue, VERSION};
-use slurm::{Expansion, Slurm};
+use slurm::{Expansion, Job, JobState, JobText, Slurm};
 use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -135,7 +135,18 @@ impl Lender {
             }
         }
         helper.end();
-        outcome(loan)
+        let runs_on = loan.state == LoanState::Failed && self.runs_on(&loan);
+        outcome(loan, runs_on)
+    }
+
+    /// Whether the job goes on although its loan has failed: Slurm did not requeue it.
+    fn runs_on(&self, loan: &Loan) -> bool {
+        let waits = |e: &slurm::Error| tracing::warn!(%e, "slurmctld has to say whether the job is requeued");
+        let pause = |pause| {
+            sleep(pause);
+            true
+        };
+        self.slurm.job_in_the_end(loan.job, pause, waits).is_some_and(|job| is_same_life(&job, loan))
     }
 
     fn tell(&self, loan: &Loan, return_s: f64) {
@@ -154,9 +165,17 @@ impl Lender {
     }
 }
 
-fn outcome(loan: Loan) -> LoanOutcome {
+/// Whether a job is still the life of it that lent, and has its nodes.
+fn is_same_life(job: &Job, loan: &Loan) -> bool {
+    let has_nodes = matches!(job.state, JobState::Running | JobState::Suspended);
+    has_nodes && job.uid == loan.uid && job.restarts == loan.restart_count
+}
+
+/// What has become of the nodes. `runs_on`: the loan has failed, and the job was not requeued for it: what did not come
+/// back counts as dead, and the run goes on from its checkpoints with what it has.
+fn outcome(loan: Loan, runs_on: bool) -> LoanOutcome {
     match (loan.state, loan.lent_s, loan.back_s) {
-        (LoanState::Failed, _, _) => LoanOutcome::Lost(loan.reason),
+        (LoanState::Failed, _, _) if !runs_on => LoanOutcome::Lost(loan.reason),
         (_, Some(lent_s), None) if loan.back.is_empty() => {
             LoanOutcome::Back { nodes: Vec::new(), away_s: loan.state_s - lent_s, back_s: loan.state_s }
         }
@@ -188,12 +207,14 @@ impl Helper {
             return;
         }
         let started = slurm.job(loan.job).and_then(|job| {
+            let qos = job.as_ref().map_or(Ok(String::new()), |j| slurm.text(j, JobText::Qos))?;
             slurm.ask_for_expansion(&Expansion {
                 job: loan.job,
                 name: &loan.name,
                 nodes: &loan.back,
                 account: &loan.account,
                 partition: job.as_ref().map_or("", |j| &j.partition),
+                qos: &qos,
             })
         });
         match started {
@@ -210,5 +231,38 @@ impl Helper {
             host::processes::signal(child.id().cast_signed(), libc::SIGTERM);
         }
         let _ = child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A loan of n2 and n3, of which n2 is back.
+    fn loan(state: LoanState) -> Loan {
+        let loan: Loan = serde_json::from_str(include_str!("../../protocol/tests/loan.json")).unwrap();
+        Loan { state, back: vec!["n2".into()], reason: "too late".into(), ..loan }
+    }
+
+    /// The lender's job, as squeue prints it.
+    fn job(state: &str, restarts: u32) -> Job {
+        let is = format!("7|1000|alice|0|N/A|N/A|{state}|all|n[1-2]|n1|1|0|{restarts}|0:0|N/A|");
+        let line = is + "1|1|1|9999|01:00:00|2|2|NO|||0|(null)|0|0|(null)|N/A|N/A|N/A|N/A|None|(null)|";
+        slurm::parse_jobs(&line).jobs.remove(0)
+    }
+
+    #[test]
+    fn a_run_whose_loan_has_failed_goes_on_with_what_it_has_unless_it_is_requeued() {
+        let failed = loan(LoanState::Failed);
+        let cases = [("RUNNING", 0, true), ("SUSPENDED", 0, true), ("COMPLETING", 0, false), ("RUNNING", 1, false)];
+        for (state, restarts, expected) in cases {
+            assert_eq!(is_same_life(&job(state, restarts), &failed), expected, "{state} {restarts}");
+        }
+        assert_eq!(outcome(failed.clone(), false), LoanOutcome::Lost("too late".into()));
+        let back = LoanOutcome::Back { nodes: vec!["n2".into()], away_s: 90.0, back_s: 300.0 };
+        assert_eq!(outcome(failed, true), back);
+        assert_eq!(outcome(loan(LoanState::Closed), false), back);
+        let kept = Loan { lent_s: None, back_s: None, ..loan(LoanState::Closed) };
+        assert_eq!(outcome(kept, false), LoanOutcome::Kept("too late".into()));
     }
 }

@@ -47,7 +47,7 @@ pub enum LoanState {
     Failing,
     /// Over: nothing is left of it.
     Closed,
-    /// Over, and the run was requeued.
+    /// Over without all of its nodes: the run was requeued, or goes on with what it has where Slurm does not do that.
     Failed,
 }
 

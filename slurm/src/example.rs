@@ -54,12 +54,13 @@ const WORDS: [(&str, &str, &str); 36] = [
 ];
 
 /// The same for columns that stand alone in an answer.
-const TEXTS: [(&str, &str, &str); 5] = [
+const TEXTS: [(&str, &str, &str); 6] = [
     ("Name", "JobName", "(null)"),
     ("Account", "Account", "(null)"),
     ("Command", "Command", "(null)"),
     ("admin_comment", "AdminComment", ""),
     ("BurstBuffer", "BurstBuffer", "(null)"),
+    ("QOS", "QOS", "(null)"),
 ];
 
 fn columns(line: &str) -> Option<String> {

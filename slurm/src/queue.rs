@@ -32,6 +32,8 @@ pub enum JobText {
     AdminComment,
     /// What it asks of a burst buffer.
     BurstBuffer,
+    /// Its quality of service; nothing where the site has none.
+    Qos,
 }
 
 impl JobText {
@@ -42,6 +44,7 @@ impl JobText {
             JobText::Command => "Command",
             JobText::AdminComment => "admin_comment",
             JobText::BurstBuffer => "BurstBuffer",
+            JobText::Qos => "QOS",
         }
     }
 }

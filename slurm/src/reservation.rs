@@ -80,6 +80,8 @@ pub struct Expansion<'a> {
     pub account: &'a str,
     /// The job's partition.
     pub partition: &'a str,
+    /// The job's quality of service; the user's own if empty.
+    pub qos: &'a str,
 }
 
 /// Time limit of a helper job, min: the job's own counts as soon as they are merged.
@@ -181,6 +183,10 @@ impl Slurm {
         if !wanted.account.is_empty() {
             command.arg(format!("--account={}", wanted.account));
         }
+        // Slurm expands a job by none of another quality of service.
+        if !wanted.qos.is_empty() {
+            command.arg(format!("--qos={}", wanted.qos));
+        }
         let started = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         started.map_err(|cause| Error::Start { command: "salloc".into(), cause })
     }
@@ -217,6 +223,36 @@ fn start_time(at_s: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::JobText;
+    use crate::command::tests::with;
+
+    #[test]
+    fn a_helper_is_of_the_partition_the_account_and_the_quality_of_service_of_its_job() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (jobs, asked) = (dir.path().join("jobs"), dir.path().join("asked"));
+        let slurm = with(&dir, "salloc", &format!("echo \"$*\" > {}", asked.display()));
+        with(&dir, "squeue", &crate::example::squeue(&jobs));
+        for (more, words) in [("", ""), (" QOS=long", " --qos=long")] {
+            let line = format!("JobId=7 UserId=a(1000) JobState=RUNNING Partition=all{more}\n");
+            std::fs::write(&jobs, line).expect("jobs");
+            let job = slurm.job(7).expect("an answer").expect("a job");
+            let qos = slurm.text(&job, JobText::Qos).expect("a text");
+            let nodes = ["n3", "n4"].map(str::to_owned);
+            let wanted = Expansion {
+                job: 7,
+                name: "joulepoint_a",
+                nodes: &nodes,
+                account: "physics",
+                partition: &job.partition,
+                qos: &qos,
+            };
+            let mut child = slurm.ask_for_expansion(&wanted).expect("started");
+            assert!(child.wait().expect("waited").success());
+            let asked = std::fs::read_to_string(&asked).expect("asked");
+            let end = format!("--dependency=expand:7 --partition=all --account=physics{words}\n");
+            assert!(asked.ends_with(&end), "{asked}");
+        }
+    }
 
     #[test]
     fn reservations_are_read_with_their_users() {

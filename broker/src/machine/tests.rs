@@ -32,7 +32,7 @@ fn job(id: u32, uid: u32, state: &str, nodes: &str, more: &str) -> Job {
 }
 
 fn lender(nodes: &str) -> Option<Job> {
-    Some(job(7, 1000, "RUNNING", nodes, "TimeLimit=00:10:00 Restarts=0"))
+    Some(job(7, 1000, "RUNNING", nodes, "TimeLimit=00:10:00 Restarts=0 Requeue=1"))
 }
 
 fn helper(state: &str, nodes: &str) -> Option<Job> {
@@ -139,6 +139,102 @@ fn no_state_waits_for_ever() {
     assert!(becomes(&next(1071.0, &late, &stuck, PATIENCE_S), Failing), "a borrower that will not stop");
     (stuck.helper, stuck.reservation) = (None, None);
     assert_eq!(next(1.0, &loan(Failing), &stuck, PATIENCE_S), Next::Do(Act::Requeue));
+    (stuck.reservation, stuck.borrowers) = (reservation(1000.0, "root"), Vec::new());
+    assert_eq!(next(1025.0, &late, &stuck, PATIENCE_S), Next::Do(Act::Admit));
+    assert!(becomes(&next(1031.0, &late, &stuck, PATIENCE_S), Failing), "Slurm does not let the lender in");
+}
+
+#[test]
+fn a_lender_that_slurm_does_not_requeue_is_told_so() {
+    let failing = loan(LoanState::Failing);
+    let mut w = world("n[1-2]");
+    w.reservation = reservation(1000.0, "root alice");
+    assert_eq!(next(1030.0, &failing, &w, PATIENCE_S), Next::Do(Act::Unreserve));
+    assert!(becomes(&next(1031.0, &failing, &w, PATIENCE_S), LoanState::Failed), "whatever is left");
+    w.reservation = None;
+    assert_eq!(next(1030.0, &failing, &w, PATIENCE_S), Next::Do(Act::Requeue));
+    assert!(becomes(&next(1031.0, &failing, &w, PATIENCE_S), LoanState::Failed), "Slurm refuses");
+    w.lender = Some(job(7, 1000, "RUNNING", "n[1-2]", "Restarts=0 Requeue=0"));
+    assert!(becomes(&next(1001.0, &failing, &w, PATIENCE_S), LoanState::Failed), "its owner forbids it");
+    w.reservation = reservation(1000.0, "root alice");
+    assert_eq!(next(1001.0, &failing, &w, PATIENCE_S), Next::Do(Act::Unreserve), "nothing is left behind");
+}
+
+#[test]
+fn a_suspended_lender_is_waited_for_and_nothing_is_done() {
+    use LoanState::*;
+    let states = [Asked, Shrinking, Lent, Returning, Growing, Closing, Failing];
+    let suspended = World {
+        lender: Some(job(7, 1000, "SUSPENDED", "n[1-2]", "TimeLimit=00:10:00 Restarts=0 Requeue=1")),
+        helper: helper("RUNNING", "n[3-4]"),
+        ..World::default()
+    };
+    for state in states {
+        assert_eq!(next(9000.0, &loan(state), &suspended, PATIENCE_S), Next::Wait, "{state:?}");
+    }
+    // As soon as it goes on, everything has its time again.
+    let resumed = World { lender: lender("n[1-2]"), counts_from_s: 9000.0, ..suspended };
+    let merge = Next::Do(Act::Merge { helper: 9 });
+    assert_eq!(next(9030.0, &loan(Growing), &resumed, PATIENCE_S), merge);
+    assert!(becomes(&next(9031.0, &loan(Growing), &resumed, PATIENCE_S), Failing));
+}
+
+#[test]
+fn nobody_is_late_while_nobody_looks() {
+    use LoanState::*;
+    let mut w = World { counts_from_s: 1400.0, ..world("n[1-2]") };
+    (w.reservation, w.helper) = (reservation(1000.0, "root alice"), helper("PENDING", ""));
+    assert_eq!(next(1430.0, &loan(Returning), &w, PATIENCE_S), Next::Wait);
+    assert!(becomes(&next(1431.0, &loan(Returning), &w, PATIENCE_S), Failing));
+    w.lender = lender("n[1-4]");
+    assert_eq!(next(1430.0, &Loan { lent_s: None, ..loan(Shrinking) }, &w, PATIENCE_S), Next::Do(Act::Shrink));
+    assert!(becomes(&next(1431.0, &loan(Shrinking), &w, PATIENCE_S), Closing));
+    w.reservation = None;
+    assert_eq!(next(1430.0, &loan(Asked), &w, PATIENCE_S), Next::Do(Act::Reserve));
+    assert!(becomes(&next(1431.0, &loan(Asked), &w, PATIENCE_S), Closing));
+}
+
+#[test]
+fn the_reservation_lasts_as_long_as_the_nodes_are_waited_for() {
+    let returning = Loan { promised_s: 4000.0, ..loan(LoanState::Returning) };
+    let mut w = world("n[1-2]");
+    let minutes = |now_s: f64, from_s: f64, w: &World| kept_min(now_s, from_s, &returning, w, PATIENCE_S);
+    assert_eq!(minutes(1000.0, 1000.0, &w), 7, "twice the patience, and five minutes");
+    assert_eq!(minutes(1000.0, 1300.0, &w), 7, "from its beginning on");
+    assert_eq!(minutes(1600.0, 1000.0, &w), 17, "it has begun ten minutes ago");
+    w.borrowers = vec![job(8, 1001, "RUNNING", "n3", "EndTime=4000"), job(10, 1001, "RUNNING", "n4", "EndTime=9000")];
+    assert_eq!(minutes(1000.0, 1000.0, &w), 51 + 7, "a borrower that fits has 50 minutes left");
+    w.helper = helper("PENDING", "");
+    for (end_s, expected) in [(1129.0, Next::Do(Act::Admit)), (1130.0, Next::Wait)] {
+        w.reservation = reservation(1000.0, "root alice");
+        w.reservation.iter_mut().for_each(|r| r.end_s = end_s);
+        assert_eq!(next(1100.0, &returning, &w, PATIENCE_S), expected, "{end_s}");
+    }
+}
+
+#[test]
+fn a_helper_that_slurm_holds_for_want_of_its_reservation_is_ended() {
+    let mut w = world("n[1-2]");
+    (w.reservation, w.helper) = (reservation(1000.0, "root alice"), helper("RESV_DEL_HOLD", ""));
+    assert_eq!(next(1001.0, &loan(LoanState::Returning), &w, PATIENCE_S), Next::Do(Act::EndHelper { helper: 9 }));
+}
+
+#[test]
+fn the_time_limit_grows_by_the_time_away_and_no_further() {
+    let with = |limit: &str, longest_limit_s: Option<u64>| {
+        let more = format!("TimeLimit={limit} Restarts=0 Requeue=1");
+        let lender = Some(job(7, 1000, "RUNNING", "n[1-4]", &more));
+        next(1131.0, &back(), &World { lender, longest_limit_s, ..World::default() }, PATIENCE_S)
+    };
+    let lengthens = |minutes| Next::Do(Act::Lengthen { minutes });
+    assert_eq!(with("00:10:00", None), lengthens(13));
+    assert_eq!(with("00:11:00", None), lengthens(13), "somebody has raised it, by less");
+    assert_eq!(with("00:09:00", None), Next::Wait, "somebody has lowered it");
+    assert_eq!(with("00:20:00", None), Next::Wait);
+    assert_eq!(with("UNLIMITED", None), Next::Wait);
+    assert_eq!(with("00:10:00", Some(720)), lengthens(12), "its partition gives nobody more");
+    assert_eq!(with("00:10:00", Some(600)), Next::Wait);
+    assert_eq!(with("00:10:00", Some(0)), Next::Wait, "the partition's limit is not known now");
 }
 
 #[test]
