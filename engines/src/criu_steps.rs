@@ -174,11 +174,9 @@ impl CriuSteps {
                 // The script is being stopped.
                 return false;
             }
-            let Some(of) =
-                current.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|a| a.loses(member, loss))
-            else {
-                return false;
-            };
+            let mut attempt = current.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(of) = attempt.as_mut().and_then(|a| a.loses(member, loss)) else { return false };
+            drop(attempt);
             let (begun, task) = (Instant::now(), format!("task {} on {}", member.rank, member.node));
             if steps.as_ref().is_some_and(|steps| is_cancelled(steps, member, since_s)) && !is_killed() {
                 by_somebody.asks(libc::SIGKILL);

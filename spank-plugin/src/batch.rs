@@ -35,18 +35,27 @@ fn wrap(handle: &Handle<'_>) -> Result<bool, String> {
         carried: carried(handle),
         site: &site,
     };
+    // The job ends if it is not to run without protection, and waits for a person where it may have run.
+    let instead = |reason: &str, may_have_run: bool| {
+        let shell = match said.requires() {
+            _ if may_have_run => HOLDING,
+            true => REFUSING,
+            false => return Err(reason.to_owned()),
+        };
+        put_in_front(handle, &["/bin/sh", "-c", shell, reason].map(OsString::from)).map(|()| true)
+    };
     // Users can write Slurm's internal variables themselves, so nothing that arrives here counts as checked.
     let request = match said.request() {
         Ok(Some(request)) => request,
         Ok(None) => return Ok(false),
-        Err(reason) => return instead(handle, &reason, said.requires(), false),
+        Err(reason) => return instead(&reason, false),
     };
     if handle.getenv(CONTAINER).is_ok() {
         // Slurm lets the container run the first word of the command.
-        return instead(handle, IN_CONTAINER, said.requires(), false);
+        return instead(IN_CONTAINER, false);
     }
     if let Err(reason) = executable(&site.wrapper) {
-        return instead(handle, &reason, said.requires(), output::is_later_life(handle));
+        return instead(&reason, output::is_later_life(handle));
     }
     let words = words(&site, &request)?;
     if let Some(conf) = &site.conf {
@@ -65,18 +74,6 @@ const CONTAINER: &str = "SLURM_CONTAINER";
 
 /// Why a job in one is not protected.
 pub const IN_CONTAINER: &str = "Slurm runs the script in a container (--container), where there is no joulepoint";
-
-/// What comes in place of a script that has no wrapper, for this reason: the job ends if it is not to run without protection,
-/// and waits for a person where it `may_have_run`.
-fn instead(handle: &Handle<'_>, reason: &str, is_required: bool, may_have_run: bool) -> Result<bool, String> {
-    let shell = match is_required {
-        _ if may_have_run => HOLDING,
-        true => REFUSING,
-        false => return Err(reason.to_owned()),
-    };
-    put_in_front(handle, &["/bin/sh", "-c", shell, reason].map(OsString::from))?;
-    Ok(true)
-}
 
 /// What the shell runs in place of a script that is not to run without the wrapper; `$0` is the reason. No error of a hook, which
 /// Slurm would take for the node's.

@@ -454,7 +454,7 @@ fn follow(
         // Not before signals are blocked: a thread that does not block them would take the news of the end.
         let passing: Vec<Option<Passing>> = ways.into_iter().map(|way| Passing::begin(way, end)).collect();
         let waited = wait(child, &signals, held.as_mut().map(|h| &mut h.line));
-        is_kept &= passing.into_iter().fold(true, |all, one| one.is_some_and(Passing::finish) && all);
+        is_kept &= passing.into_iter().map(|one| one.is_some_and(Passing::finish)).filter(|kept| !kept).count() == 0;
         let (code, asked) = waited?;
         if !asked && !sandboxed && slurmd::may_mean_not_launched(code) {
             match doubts.wait_for_slurmd()? {
@@ -499,13 +499,10 @@ fn follow(
     if let Some(why) = unheld.filter(|_| !is_closed) {
         return Followed::Unheld(why);
     }
-    if !is_kept {
-        protocol::say!(
-            "joulepoint: the output of this step is not kept: if the script begins again, the step does, too"
-        );
-    } else if !asked && !is_closed {
+    if !asked && !is_closed {
         let saved = starts.into_iter().filter_map(|start| streams.save(calls, name, start).transpose());
-        let outputs = saved.collect::<io::Result<_>>();
+        let unkept = || io::Error::other("its output is not kept");
+        let outputs = if is_kept { saved.collect::<io::Result<_>>() } else { Err(unkept()) };
         let written = outputs.and_then(|outputs| {
             call.ended = Some(End { at_s: now_s(), code, outputs });
             calls.write(name, &call)?;

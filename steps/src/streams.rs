@@ -190,7 +190,7 @@ impl Streams {
             }
         };
         let given = ways.into_iter().map(|(_, way)| Passing::begin(way, || ()).is_some_and(Passing::finish));
-        if given.fold(false, |lacks, is_given| lacks || !is_given) {
+        if given.collect::<Vec<bool>>().contains(&false) {
             protocol::say!("joulepoint: step {number} ({}) is run again: its output cannot be read", call.command);
             return None;
         }
