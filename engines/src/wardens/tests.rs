@@ -363,14 +363,14 @@ fn a_step_whose_srun_was_killed_is_told_from_one_that_somebody_has_cancelled() {
 fn a_step_that_has_ended_well_hears_it_when_all_of_its_tasks_have_said_how_they_ended() {
     let run = tempfile::tempdir().unwrap();
     let (wardens, lost) = listen(run.path());
-    let step = || {
-        let (call, words) = ("a.1".into(), "srun x".into());
+    let step = |call: &str| {
+        let (call, words) = (call.into(), "srun x".into());
         line::call(run.path(), &Hello::Step { call, words, outside: None, together: None, goes_on: false }).unwrap()
     };
     let mut tasks: Vec<Line> =
         (0..3).map(|rank| line::call(run.path(), &Hello::Task(member("a.1", rank, 3))).unwrap()).collect();
     wait_for(&wardens, 3);
-    let mut one = step();
+    let mut one = step("a.1");
     one.tell(&Said::EndedWell).unwrap();
     for (left, task) in [2, 1, 0].into_iter().zip(&mut tasks) {
         thread::sleep(Duration::from_millis(100));
@@ -381,20 +381,16 @@ fn a_step_that_has_ended_well_hears_it_when_all_of_its_tasks_have_said_how_they_
     let heard = |step: Line| step.words::<Said>().next();
     assert_eq!(heard(one), Some(Said::EndedWell));
     drop(tasks);
-    // A task that is lost has said nothing.
-    let task = line::call(run.path(), &Hello::Task(member("a.1", 0, 1))).unwrap();
+    // A task that is lost has said nothing. Its call is another one: with the line of its step all tasks of a call go.
+    let task = line::call(run.path(), &Hello::Task(member("c.1", 0, 1))).unwrap();
     wait_for(&wardens, 1);
-    let mut one = step();
+    let mut one = step("c.1");
     one.tell(&Said::EndedWell).unwrap();
     thread::sleep(Duration::from_millis(100));
     drop(task);
     assert_eq!(lost.recv().unwrap(), (0, Loss::Gone));
     assert_eq!(one.hear::<Said>().unwrap(), None);
-    let mut none = line::call(
-        run.path(),
-        &Hello::Step { call: "b.1".into(), words: "srun y".into(), outside: None, together: None, goes_on: false },
-    )
-    .unwrap();
+    let mut none = step("b.1");
     none.tell(&Said::EndedWell).unwrap();
     assert_eq!(heard(none), Some(Said::EndedWell), "nothing is known of tasks of it");
 }
