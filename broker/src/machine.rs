@@ -142,8 +142,7 @@ fn or(next: Next, borrowers: Option<Next>) -> Next {
 
 /// Whether a job is still the life of it that lent.
 fn is_lender(job: &Job, loan: &Loan) -> bool {
-    let has_nodes = matches!(job.state, JobState::Running | JobState::Suspended);
-    job.uid == loan.uid && job.restarts == loan.restart_count && has_nodes
+    job.is_life(loan.uid, loan.restart_count)
 }
 
 /// Whether the lender stands still for now, by an operator or for another job: it can do nothing for its return, and

@@ -285,7 +285,7 @@ impl Cluster for Job {
     }
 
     fn requeue_held(&mut self) -> Result<(), String> {
-        back_into_the_queue(TRY_PAUSE, || self.slurm.requeue_held(self.job)).map_err(|e| e.to_string())
+        requeue_held(&self.slurm, self.job).map_err(|e| e.to_string())
     }
 }
 

@@ -6,7 +6,7 @@
 
 use driver::groups::ports::LoanOutcome;
 use protocol::{Loan, LoanProgress, LoanRequest, LoanState, Queue, VERSION};
-use slurm::{Expansion, Job, JobState, JobText, Slurm};
+use slurm::{Expansion, JobText, Slurm};
 use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -146,7 +146,7 @@ impl Lender {
             sleep(pause);
             true
         };
-        self.slurm.job_in_the_end(loan.job, pause, waits).is_some_and(|job| is_same_life(&job, loan))
+        self.slurm.job_in_the_end(loan.job, pause, waits).is_some_and(|job| job.is_life(loan.uid, loan.restart_count))
     }
 
     fn tell(&self, loan: &Loan, return_s: f64) {
@@ -163,12 +163,6 @@ impl Lender {
     fn ask(&self, path: &str) -> Option<Loan> {
         self.client.get(path).map_err(|e| tracing::debug!(%e, "the broker cannot be asked")).ok()
     }
-}
-
-/// Whether a job is still the life of it that lent, and has its nodes.
-fn is_same_life(job: &Job, loan: &Loan) -> bool {
-    let has_nodes = matches!(job.state, JobState::Running | JobState::Suspended);
-    has_nodes && job.uid == loan.uid && job.restarts == loan.restart_count
 }
 
 /// What has become of the nodes. `runs_on`: the loan has failed, and the job was not requeued for it: what did not come
@@ -237,6 +231,7 @@ impl Helper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use slurm::Job;
 
     /// A loan of n2 and n3, of which n2 is back.
     fn loan(state: LoanState) -> Loan {
@@ -256,7 +251,8 @@ mod tests {
         let failed = loan(LoanState::Failed);
         let cases = [("RUNNING", 0, true), ("SUSPENDED", 0, true), ("COMPLETING", 0, false), ("RUNNING", 1, false)];
         for (state, restarts, expected) in cases {
-            assert_eq!(is_same_life(&job(state, restarts), &failed), expected, "{state} {restarts}");
+            let is_life = job(state, restarts).is_life(failed.uid, failed.restart_count);
+            assert_eq!(is_life, expected, "{state} {restarts}");
         }
         assert_eq!(outcome(failed.clone(), false), LoanOutcome::Lost("too late".into()));
         let back = LoanOutcome::Back { nodes: vec!["n2".into()], away_s: 90.0, back_s: 300.0 };

@@ -20,7 +20,20 @@ const PASSING: [Errno; 6] = [Errno::EIO, Errno::ESTALE, Errno::EACCES, Errno::EN
 /// # Errors
 /// The last error.
 pub fn patiently<T>(act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    for_so_long(LIMIT, PAUSE, act)
+    patiently_while(is_passing, act)
+}
+
+/// The same for what may fail otherwise, too: `may_pass` says which errors are waited out.
+///
+/// # Errors
+/// The last error.
+pub fn patiently_while<T, E>(may_pass: impl Fn(&E) -> bool, act: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    for_so_long(LIMIT, PAUSE, may_pass, act)
+}
+
+/// Whether an error is of the kind of those that may pass: who wraps what the storage says leaves its kind.
+pub fn is_of_passing_kind(error: &io::Error) -> bool {
+    PASSING.iter().any(|code| io::Error::from(*code).kind() == error.kind())
 }
 
 /// Whether a path exists: what cannot be looked at is not absent.
@@ -35,11 +48,16 @@ pub fn is_there(path: &Path) -> io::Result<bool> {
     }
 }
 
-fn for_so_long<T>(limit: Duration, pause: Duration, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+fn for_so_long<T, E>(
+    limit: Duration,
+    pause: Duration,
+    may_pass: impl Fn(&E) -> bool,
+    mut act: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     let begun = Instant::now();
     loop {
         match act() {
-            Err(e) if is_passing(&e) && begun.elapsed() < limit => std::thread::sleep(pause),
+            Err(e) if may_pass(&e) && begun.elapsed() < limit => std::thread::sleep(pause),
             done => return done,
         }
     }
@@ -57,7 +75,7 @@ mod tests {
     fn a_storage_is_waited_for_and_nothing_else_is() {
         let tries = |error: Errno, fails: u32, limit_s: u64| {
             let mut tries = 0;
-            let done = for_so_long(Duration::from_secs(limit_s), Duration::ZERO, || {
+            let done = for_so_long(Duration::from_secs(limit_s), Duration::ZERO, is_passing, || {
                 tries += 1;
                 if tries > fails { Ok(()) } else { Err(io::Error::from(error)) }
             });

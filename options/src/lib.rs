@@ -18,7 +18,7 @@ pub use forms::{
 pub use prospect::{CHECKPOINT_COMMAND, Job, prospect};
 pub use settings::{Bounds, Engine, Log, Network, Objective, Protocol, Resume, Settings, resolve};
 pub use submission::{submitted, written};
-pub use table::{Form, OPTIONS, Spec, Takes, find, nearest};
+pub use table::{Form, OPTIONS, REQUIRE, Spec, Takes, find, nearest};
 pub use wrong::{Wrong, WrongArgument};
 
 use std::fmt;

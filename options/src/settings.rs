@@ -1,7 +1,7 @@
 //! What a request means: typed values after defaults, combinations checked, later capabilities refused.
 
 use crate::wrong::Wrong;
-use crate::{Refusal, Signal, check_at, env_twin, find, forms};
+use crate::{REQUIRE, Refusal, Signal, check_at, env_twin, find, forms};
 use protocol::{Request, Source};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -230,7 +230,7 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
         engine: Engine::ALL.into_iter().find(|e| merged.get("ft-energy-engine") == Some(e.as_str())),
         interval: merged.parsed("ft-energy-interval", forms::parse_time),
         max_loss: merged.parsed("ft-energy-max-loss", forms::parse_time),
-        require: merged.get("ft-energy-require").is_some(),
+        require: merged.get(REQUIRE).is_some(),
         policy: merged.get("ft-energy-policy").unwrap_or("auto").to_string(),
         groups: merged.parsed("ft-energy-groups", forms::parse_count).unwrap_or(1),
         log: match merged.get("ft-energy-log") {

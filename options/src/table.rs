@@ -3,6 +3,9 @@
 use crate::forms;
 use crate::wrong::Wrong;
 
+/// The option of a job that is not to run without protection.
+pub const REQUIRE: &str = "ft-energy-require";
+
 /// Whether an option takes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
@@ -106,7 +109,7 @@ pub const OPTIONS: &[Spec] = &[
         Takes::Required, Form::Interval),
     spec("ft-energy-max-loss", "TIME", "work that a failure may cost at most: the interval is never longer",
         Takes::Required, Form::Time),
-    spec("ft-energy-require", "", "end the job rather than run it without checkpoints", Takes::None, Form::Flag),
+    spec(REQUIRE, "", "end the job rather than run it without checkpoints", Takes::None, Form::Flag),
     spec("ft-energy-policy", "NAME", "how the failure rate is estimated: auto, young, daly, ema, ...",
         Takes::Required, Form::Policy),
     spec("ft-energy-groups", "N", "recovery groups of an uncoordinated run", Takes::Required, Form::CountFrom1),

@@ -109,6 +109,8 @@ const BELLS: usize = 64;
 /// All orders, and the bells that ring for those who wait for news of a run.
 pub struct Orders {
     book: Mutex<Book>,
+    /// Orders are given one after the other, so that none is kept beyond what may wait.
+    giving: Mutex<()>,
     bells: [watch::Sender<u64>; BELLS],
     first: u64,
 }
@@ -118,7 +120,7 @@ impl Orders {
     pub fn new(now_s: f64) -> Orders {
         let first = (now_s * 1000.0) as u64;
         let bells = std::array::from_fn(|_| watch::Sender::new(first));
-        Orders { book: Mutex::new(Book { last: first, ..Book::default() }), bells, first }
+        Orders { book: Mutex::new(Book { last: first, ..Book::default() }), giving: Mutex::default(), bells, first }
     }
 
     /// Takes up the orders that an earlier life of this service has kept.
@@ -151,6 +153,7 @@ impl Orders {
         restart_count: u32,
         keep: impl FnOnce(&OrderStatus) -> Result<()>,
     ) -> Result<OrderStatus, NotTaken> {
+        let _one_by_one = self.giving.lock();
         {
             let mut book = self.book.lock();
             book.tidy(now_s);

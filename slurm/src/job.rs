@@ -276,6 +276,12 @@ impl Job {
         self.reason.replace('_', " ").starts_with("launch failed")
     }
 
+    /// Whether it is still the life after so many restarts of this user's job, on its nodes: running or suspended.
+    pub fn is_life(&self, uid: u32, restarts: u32) -> bool {
+        let has_nodes = matches!(self.state, JobState::Running | JobState::Suspended);
+        has_nodes && self.uid == uid && self.restarts == restarts
+    }
+
     /// Whether the job has used up its time limit.
     pub fn time_is_up(&self, now_s: f64) -> bool {
         match (self.start_s, self.time_limit_s) {

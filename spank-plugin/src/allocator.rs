@@ -28,7 +28,7 @@ pub fn init_post_opt() -> Result<(), String> {
         _ => unsafe { std::env::remove_var(CARRIER) },
     }
     if let Some(request) = request.filter(|_| program() == "salloc") {
-        if request.settings.contains_key("ft-energy-require") {
+        if request.settings.contains_key(options::REQUIRE) {
             return Err("--ft-energy-require: only batch jobs are protected; accepted: sbatch".to_owned());
         }
         crate::inform("only batch jobs are protected; the steps of this allocation run as written");
@@ -49,26 +49,17 @@ fn tell(request: &Request) -> Result<(), String> {
         let cure = "leave one of them out";
         return Err(format!("--ft-energy-require: --no-requeue lets Slurm end the job with a lost node; {cure}"));
     }
-    let is_container = |word: &String| word == "--container" || word.starts_with("--container=");
-    let is_contained = options::size::directives(&script).iter().chain(&words).any(is_container);
-    if is_contained && settings.is_required() {
-        return Err(format!("--ft-energy-require: {IN_CONTAINER}"));
-    }
-    let has_parts = submit::seen().is_some_and(|seen| options::size::has_parts(&seen.script, &seen.words));
-    if has_parts && settings.is_required() {
+    let unprotected = unprotected(&words, &script);
+    if let Some(reason) = unprotected.as_ref().filter(|_| settings.is_required()) {
         let asked = settings.engine.filter(|_| !settings.require);
         let asked = asked.map_or("require".to_owned(), |engine| format!("engine={}", engine.as_str()));
-        return Err(format!("--ft-energy-{asked}: {PARTS}; {PARTS_CURE}"));
+        return Err(format!("--ft-energy-{asked}: {reason}"));
     }
     if TOLD.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
-    if has_parts {
-        crate::inform(&format!("NOT PROTECTED: {PARTS}; {PARTS_CURE}"));
-        return Ok(());
-    }
-    if is_contained {
-        crate::inform(&format!("NOT PROTECTED: {IN_CONTAINER}"));
+    if let Some(reason) = unprotected {
+        crate::inform(&format!("NOT PROTECTED: {reason}"));
         return Ok(());
     }
     let nodes = prospect::capabilities(&site::get().capabilities);
@@ -84,4 +75,14 @@ fn tell(request: &Request) -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+/// Why a job of these words and this script is not protected, whatever else it asks for.
+fn unprotected(words: &[String], script: &str) -> Option<String> {
+    let is_container = |word: &String| word == "--container" || word.starts_with("--container=");
+    if submit::seen().is_some_and(|seen| options::size::has_parts(&seen.script, &seen.words)) {
+        return Some(format!("{PARTS}; {PARTS_CURE}"));
+    }
+    let all = options::size::directives(script);
+    all.iter().chain(words).any(is_container).then(|| IN_CONTAINER.to_owned())
 }

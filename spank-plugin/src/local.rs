@@ -11,7 +11,7 @@ pub fn init_post_opt() -> Result<(), String> {
     }
     if let Some(request) = submit::request()?.filter(submit::asked_by_user) {
         // What the environment says is meant for sbatch.
-        if request.settings.get("ft-energy-require").is_some_and(|asked| asked.source == Source::Option) {
+        if request.settings.get(options::REQUIRE).is_some_and(|asked| asked.source == Source::Option) {
             return Err("--ft-energy-require: only batch jobs are protected; accepted: sbatch".to_owned());
         }
         crate::inform("only batch jobs are protected; this step runs as written");

@@ -1,6 +1,7 @@
 //! The options in Slurm's eyes: registered in every process, and their values as they arrive one by one.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
+use crate::submit::GROUPS;
 use options::{OPTIONS, Spec, Takes};
 use spank::{Callback, Context, Handle, Level, OptionSpec, Value, log};
 use std::collections::BTreeMap;
@@ -96,9 +97,8 @@ const TOLD: [&str; 8] = [
     GROUP,
 ];
 
-/// Which group a program is in; where that is told, the second is no wish, but how many there are.
+/// Which group a program is in; where that is told, the twin of the option of groups is no wish, but how many there are.
 const GROUP: &str = "FT_ENERGY_GROUP";
-const GROUPS: &str = "FT_ENERGY_GROUPS";
 
 /// Where a job is submitted, before Slurm looks: what a protected job asked for and is told is neither a wish nor a truth for
 /// the jobs that its script submits.
@@ -114,7 +114,10 @@ pub fn forget_inherited() {
 fn is_inherited(name: &OsStr, has_groups: bool) -> bool {
     let begins = |with: &str| name.as_encoded_bytes().starts_with(with.as_bytes());
     let is_in = |names: &[&str]| names.iter().any(|one| name == *one);
-    begins(INHERITED) || begins(OWN) && !is_in(&PERSONS) || is_in(&TOLD) || has_groups && name == GROUPS
+    begins(INHERITED)
+        || begins(OWN) && !is_in(&PERSONS)
+        || is_in(&TOLD)
+        || has_groups && name == options::env_twin(GROUPS).as_str()
 }
 
 /// The values that have arrived in this process.

@@ -19,7 +19,8 @@ use std::sync::OnceLock;
 /// whatever `--export` says.
 pub const CARRIER: &str = "SLURM_JOULEPOINT_REQUEST";
 
-const GROUPS: &str = "ft-energy-groups";
+/// The option of groups.
+pub const GROUPS: &str = "ft-energy-groups";
 const SPARE: &str = "ft-energy-spare";
 
 /// How much of a script is looked at for its `#SBATCH` lines, bytes.

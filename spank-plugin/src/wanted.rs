@@ -3,16 +3,13 @@
 
 use crate::option_values::{Values, check};
 use crate::site::Site;
-use options::{Form, OPTIONS, Spec};
+use options::{Form, OPTIONS, REQUIRE, Spec};
 use protocol::{Request, Setting, Source};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 /// The option that asks for the plan instead of the job.
 pub const EXPLAIN: &str = "ft-energy-explain";
-
-/// The option of a job that is not to run without protection.
-const REQUIRE: &str = "ft-energy-require";
 
 /// What was said, where the plugin runs now.
 pub struct Said<'a> {

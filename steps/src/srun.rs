@@ -176,7 +176,7 @@ impl Words<'_> {
         if !may_pipe && output_is_fleeting() {
             return None;
         }
-        let mut hash = place(self.words, |metadata, path| calls.name_of_output(metadata, path))?;
+        let mut hash = place(self.words, calls.names_of_outputs())?;
         if self.name != NAME {
             hash.update(self.name.as_bytes());
         }

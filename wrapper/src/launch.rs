@@ -8,6 +8,7 @@ use host::supervise::{self, Teller};
 use job::cluster::requeue_held;
 use job::identity::Identity;
 use job::run_folder::expand;
+use options::REQUIRE;
 use protocol::Request;
 use slurm::Slurm;
 use std::ffi::OsString;
@@ -25,9 +26,6 @@ const REQUEUED_LIMIT: Duration = Duration::from_secs(120);
 /// About as many threads a wrapper has, and how long it looks for room for them before it lets the job run without.
 const THREADS: usize = 16;
 const ROOM_LIMIT: Duration = Duration::from_secs(5);
-
-/// The option of a job that is not to run without protection.
-const REQUIRE: &str = "ft-energy-require";
 
 /// Why it does.
 const NO_ROOM: &str = "the limit of processes (ulimit -u of this user, counted over all jobs on the node, or that of the job's cgroup) leaves no room for a \

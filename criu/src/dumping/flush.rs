@@ -5,7 +5,7 @@ use super::staging::Stage;
 use crate::task::Task;
 use increments::{Increments, LEVEL, Stop};
 use openfiles::by_size::NotBack;
-use openfiles::patiently::patiently;
+use openfiles::patiently::{is_of_passing_kind, patiently, patiently_while};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -120,9 +120,6 @@ impl From<NotBack> for Failed {
     }
 }
 
-/// Errors of a storage that may pass.
-const PASSING: [i32; 6] = [libc::EIO, libc::ESTALE, libc::EACCES, libc::ENOSPC, libc::EDQUOT, libc::ETIMEDOUT];
-
 impl Failed {
     pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Failed {
         let path = path.to_path_buf();
@@ -140,22 +137,13 @@ impl Failed {
     }
 
     fn may_pass(&self) -> bool {
-        let Failed::File(_, error) = self else { return false };
-        PASSING.iter().any(|code| io::Error::from_raw_os_error(*code).kind() == error.kind())
+        matches!(self, Failed::File(_, error) if is_of_passing_kind(error))
     }
 }
 
 /// Calls `act` again and again as [`patiently`] does, also where what the storage says is wrapped.
 pub(crate) fn waiting<T, E: Into<Failed>>(mut act: impl FnMut() -> Result<T, E>) -> Result<T, Failed> {
-    let mut done: Result<T, Failed> = act().map_err(Into::into);
-    let _ = patiently(|| match done.as_ref().is_err_and(Failed::may_pass) {
-        true => {
-            done = act().map_err(Into::into);
-            Err(io::Error::from_raw_os_error(libc::EIO))
-        }
-        false => Ok(()),
-    });
-    done
+    patiently_while(Failed::may_pass, || act().map_err(Into::into))
 }
 
 fn unpack(folder: &Path, to: &Path) -> Result<(), Failed> {

@@ -35,13 +35,24 @@ fn matching(pattern: &Path) -> std::io::Result<Vec<PathBuf>> {
     let has_wildcard = |part: &Component| part.as_os_str().as_encoded_bytes().iter().any(|b| b"*?[".contains(b));
     let parts: Vec<Component> = pattern.components().collect();
     let wild = parts.iter().rposition(has_wildcard).map_or(0, |last| last + 1);
-    let (folders, rest) = (parts[..wild].iter().collect::<PathBuf>(), parts[wild..].iter().collect::<PathBuf>());
-    // What stands behind the last wildcard is only looked for, and an error there would count as its absence.
-    let folders = if wild == 0 { vec![folders] } else { found(&folders)? };
-    for folder in folders.iter().filter(|_| !rest.as_os_str().is_empty()) {
-        fs::symlink_metadata(folder.join(&rest)).map(drop).or_else(absent)?;
+    if wild == parts.len() {
+        return found(pattern);
     }
-    found(pattern)
+    let (folders, mut rest) = (parts[..wild].iter().collect::<PathBuf>(), parts[wild..].iter().collect::<PathBuf>());
+    if pattern.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        // With an empty part at its end it is a folder's.
+        rest.push("");
+    }
+    // `glob` would take an error behind the last wildcard for absence.
+    let folders = if wild == 0 { vec![folders] } else { found(&folders)? };
+    let mut all = Vec::new();
+    for path in folders.iter().map(|folder| folder.join(&rest)) {
+        match fs::metadata(&path) {
+            Ok(_) => all.push(path),
+            Err(e) => absent(e)?,
+        }
+    }
+    Ok(all)
 }
 
 fn found(pattern: &Path) -> std::io::Result<Vec<PathBuf>> {

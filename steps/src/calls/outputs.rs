@@ -31,10 +31,13 @@ impl Calls {
         PATIENCE.with(|| write_durably(&self.folder.join(FILE), &text))
     }
 
-    /// The name by which a file counts as a call's output: that of the job's own is the one of its first life.
-    pub(crate) fn name_of_output(&self, metadata: &Metadata, path: PathBuf) -> PathBuf {
-        let is_it = |own: &Own| own.1 == (metadata.dev(), metadata.ino());
-        self.own_outputs().into_iter().find(is_it).map_or(path, |own| own.2)
+    /// Gives the name by which a file counts as a call's output: that of the job's own is the one of its first life.
+    pub(crate) fn names_of_outputs(&self) -> impl Fn(&Metadata, PathBuf) -> PathBuf + use<> {
+        let all = self.own_outputs();
+        move |metadata, path| {
+            let is_it = |own: &&Own| own.1 == (metadata.dev(), metadata.ino());
+            all.iter().find(is_it).map_or(path, |own| own.2.clone())
+        }
     }
 
     fn own_outputs(&self) -> Vec<Own> {
@@ -60,9 +63,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let calls = Calls::open(dir.path(), &[]).unwrap();
         let (path, metadata) = (PathBuf::from("/out.n2"), std::fs::metadata(dir.path()).unwrap());
-        assert_eq!(calls.name_of_output(&metadata, path.clone()), path, "nothing is noted");
+        assert_eq!(calls.names_of_outputs()(&metadata, path.clone()), path, "nothing is noted");
         let noted = format!("1 {} {} /home/a b/out.n1\nno line\n2 1 2 /x\n", metadata.dev(), metadata.ino());
         std::fs::write(dir.path().join("calls").join(FILE), noted).unwrap();
-        assert_eq!(calls.name_of_output(&metadata, path), Path::new("/home/a b/out.n1"));
+        assert_eq!(calls.names_of_outputs()(&metadata, path), Path::new("/home/a b/out.n1"));
     }
 }
