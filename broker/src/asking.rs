@@ -10,6 +10,9 @@ use protocol::{Loan, LoanMode, LoanRequest, LoanState, Queue};
 use slurm::{Job, JobText};
 use store::OpenRun;
 
+/// Most refusals that are remembered.
+const MOST_REFUSED: usize = 10_000;
+
 impl Broker {
     /// A loan, open or over.
     ///
@@ -39,16 +42,33 @@ impl Broker {
         Ok(Queue { shortest_s: if suits { Some(self.site.shortest_s) } else { shortest_s } })
     }
 
-    /// Allows a loan, on disk, or says why not.
+    /// Allows a loan, on disk, or says why not. What was refused stays so: the same question, asked before and only heard
+    /// now, is refused as well.
     ///
     /// # Errors
     /// Why not.
     pub fn allow(&self, uid: u32, run: OpenRun, request: &LoanRequest) -> Result<Loan> {
-        let refused = |text: String| Error::Refused(text);
         let _one_at_a_time = self.asking.lock();
         if let Some(loan) = self.loan(&request.id)? {
             return Ok(loan);
         }
+        let asked = (uid, request.id.clone());
+        if let Some(why) = self.refused.lock().get(&asked) {
+            return Err(Error::Refused(why.clone()));
+        }
+        let judged = self.judge(uid, run, request);
+        if let Err(Error::Refused(why)) = &judged {
+            let mut refused = self.refused.lock();
+            if refused.len() >= MOST_REFUSED {
+                refused.clear();
+            }
+            refused.insert(asked, why.clone());
+        }
+        judged
+    }
+
+    fn judge(&self, uid: u32, run: OpenRun, request: &LoanRequest) -> Result<Loan> {
+        let refused = |text: String| Error::Refused(text);
         let job = self.slurm.job(run.job)?.filter(|j| j.uid == run.uid);
         let job = job.ok_or_else(|| refused(format!("Slurm does not know job {}", run.job)))?;
         if uid != job.uid {
@@ -106,7 +126,10 @@ impl Broker {
             stays: Vec::new(),
             chosen: Vec::new(),
         };
-        self.store.lock().save_lending(&loan)?;
+        if let Err(e) = self.store.lock().save_lending(&loan) {
+            self.unsure.lock().insert(loan.id);
+            return Err(e.into());
+        }
         tracing::info!(loan = loan.id, job = loan.job, nodes = ?loan.nodes, reason = loan.reason, "a loan begins");
         self.open.lock().insert(loan.id.clone(), loan.clone());
         self.ring();

@@ -78,6 +78,10 @@ pub struct Broker {
     gone: Mutex<BTreeSet<(RunKey, u32, String)>>,
     /// Since when lent nodes are used by nobody, by loan and node.
     free_since: Mutex<BTreeMap<(String, String), f64>>,
+    /// What was refused, by who asked and the id: a question that was on its way meanwhile is answered in the same way.
+    pub(crate) refused: Mutex<BTreeMap<(u32, String), String>>,
+    /// Loans of which the store did not say whether it has them.
+    pub(crate) unsure: Mutex<BTreeSet<String>>,
     pub(crate) asking: Mutex<()>,
     bell: tokio::sync::watch::Sender<u64>,
 }
@@ -100,6 +104,8 @@ impl Broker {
             open: Mutex::default(),
             gone: Mutex::default(),
             free_since: Mutex::default(),
+            refused: Mutex::default(),
+            unsure: Mutex::default(),
             asking: Mutex::default(),
             bell: tokio::sync::watch::Sender::default(),
         }
@@ -174,8 +180,22 @@ impl Broker {
         Ok(())
     }
 
+    /// Takes up what the store has written although it said otherwise: whoever asks again is told of it.
+    fn take_up_unsure(&self) -> Result<()> {
+        let unsure = self.unsure.lock().clone();
+        for id in unsure {
+            let written = self.hands.reader.lock().lending(&id)?.filter(|l| !l.state.is_over());
+            if let Some(loan) = written {
+                self.open.lock().entry(id.clone()).or_insert(loan);
+            }
+            self.unsure.lock().remove(&id);
+        }
+        Ok(())
+    }
+
     /// Looks at all open loans once; how long it took Slurm to list what there is.
     fn look_at_loans(&self) -> Result<Duration> {
+        self.take_up_unsure()?;
         let ids: Vec<String> = self.open.lock().keys().cloned().collect();
         if ids.is_empty() {
             return Ok(Duration::ZERO);

@@ -39,7 +39,7 @@ impl Hands {
     fn act(&self, loan: &Loan, world: &World, act: &Act) -> Result<()> {
         let (slurm, name, now_s) = (&self.slurm, &loan.name, now_s());
         let users: &[&str] = if loan.state == LoanState::Returning { &["root", &loan.user] } else { &["root"] };
-        let start_s = if loan.state == LoanState::Returning { 0.0 } else { loan.return_s };
+        let start_s = if loan.state == LoanState::Returning { 0.0 } else { machine::due_s(loan, world) };
         let begun_s = world.reservation.as_ref().map(|r| r.start_s).filter(|begun_s| *begun_s <= now_s);
         let has_begun = begun_s.is_some();
         // Slurm counts a duration from the beginning, also of one that has begun.
@@ -98,7 +98,7 @@ impl Hands {
     fn preempt(&self, loan: &Loan, chosen: &Chosen) -> Result<()> {
         let runs = self.reader.lock().open_runs()?;
         let Some(run) = runs.into_iter().find(|r| is_of(r, chosen)) else { return Ok(()) };
-        let order = Order { id: chosen.name.clone(), verb: Verb::Preempt, by: loan.id.clone() };
+        let order = Order { id: chosen.name.clone(), verb: Verb::Preempt, by: loan.id.clone(), begin_s: None };
         self.ports.order(&run, order).map_err(Error::NotOrdered)
     }
 }

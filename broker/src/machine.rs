@@ -4,7 +4,7 @@
 //! after a crash at any point the same look leads to the same act, or finds it done.
 
 use crate::chosen::{self, Action, Observation};
-use policy::lending::WRITTEN_S;
+use policy::lending::{SCHEDULER_S, WRITTEN_S};
 use protocol::{ChosenState, Loan, LoanState};
 use slurm::{Job, JobState, Reservation};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +16,15 @@ const SAME_S: f64 = 2.0;
 /// node on which it begins such a job once more before that.
 const STRAYS_S: f64 = 3.0;
 
+/// How long before the end of the lender's job its nodes are called back at the latest, s: Slurm hands them over, and writes
+/// that down.
+pub const HANDING_S: f64 = SCHEDULER_S + WRITTEN_S;
+
 /// Slurm's time limits and durations are whole minutes, s.
 const MINUTE_S: f64 = 60.0;
+
+/// Why nothing is lent any more.
+const EXPIRED: &str = "the nodes are needed before anything was lent";
 
 /// Slurm's flag of a job that it holds since the reservation is gone for which it waited.
 const HELD_WITHOUT_RESERVATION: &str = "RESV_DEL_HOLD";
@@ -125,9 +132,11 @@ pub fn next(now_s: f64, loan: &Loan, world: &World, patience_s: f64) -> Next {
         (LoanState::Failing, lender) => borrowers.unwrap_or_else(|| failing(lender, world)),
         (_, None) => become_(LoanState::Closing, "the lender's job is gone"),
         (LoanState::Asked, _) if late => become_(LoanState::Closing, "Slurm did not make the reservation"),
+        // Who asked may have got no answer, and takes the nodes for its own from then on.
+        (LoanState::Asked, _) if now_s >= due_s(loan, world) => become_(LoanState::Closing, EXPIRED),
         (LoanState::Asked, _) if world.reservation.is_some() => become_(LoanState::Shrinking, "the return is reserved"),
         (LoanState::Asked, _) => Next::Do(Act::Reserve),
-        (LoanState::Shrinking, Some(job)) => shrinking(now_s, loan, job, late),
+        (LoanState::Shrinking, Some(job)) => shrinking(now_s, loan, job, world, late),
         (LoanState::Lent, Some(job)) => or(lent(now_s, loan, job, world), borrowers),
         // Nobody is told to go before the nodes are kept for the lender.
         (LoanState::Returning, Some(job)) => or(returning(now_s, loan, job, world, patience_s), borrowers),
@@ -151,7 +160,13 @@ pub fn is_suspended(loan: &Loan, world: &World) -> bool {
     world.lender.as_ref().is_some_and(|j| is_lender(j, loan) && j.state == JobState::Suspended)
 }
 
-/// The lent nodes that can come back.
+/// When the nodes are called back, s since the epoch: as the lender expects, and before its time is up.
+pub fn due_s(loan: &Loan, world: &World) -> f64 {
+    let end_s = world.lender.as_ref().and_then(|j| j.end_s);
+    end_s.map_or(loan.return_s, |end_s| loan.return_s.min(end_s - HANDING_S))
+}
+
+/// The lent nodes that can come back: neither dead nor drained.
 pub fn alive(loan: &Loan, world: &World) -> Vec<String> {
     loan.nodes.iter().filter(|n| !world.down.contains(*n)).cloned().collect()
 }
@@ -176,7 +191,7 @@ fn holds(job: &Job, nodes: &[String]) -> bool {
     nodes.iter().all(|n| job.nodes.contains(n))
 }
 
-fn shrinking(now_s: f64, loan: &Loan, lender: &Job, late: bool) -> Next {
+fn shrinking(now_s: f64, loan: &Loan, lender: &Job, world: &World, late: bool) -> Next {
     if !has_some(lender, loan) {
         return become_(LoanState::Lent, "the lender has given its nodes up");
     }
@@ -184,6 +199,9 @@ fn shrinking(now_s: f64, loan: &Loan, lender: &Job, late: bool) -> Next {
         return become_(LoanState::Closing, "Slurm did not shrink the lender's job");
     }
     let is_again = loan.lent_s.is_some();
+    if !is_again && now_s >= due_s(loan, world) {
+        return become_(LoanState::Closing, EXPIRED);
+    }
     if is_again && now_s < loan.state_s + STRAYS_S { Next::Wait } else { Next::Do(Act::Shrink) }
 }
 
@@ -191,7 +209,7 @@ fn lent(now_s: f64, loan: &Loan, lender: &Job, world: &World) -> Next {
     // A slurmctld that was killed before it wrote the shrink down. It counts the steps on the nodes as running, too,
     // until they leave the job once more.
     let has_forgotten = has_some(lender, loan);
-    if now_s >= loan.return_s && (!has_forgotten || world.unheard) {
+    if now_s >= due_s(loan, world) && (!has_forgotten || world.unheard) {
         return become_(LoanState::Returning, "the lender needs its nodes");
     }
     if alive(loan, world).is_empty() {
@@ -201,7 +219,7 @@ fn lent(now_s: f64, loan: &Loan, lender: &Job, world: &World) -> Next {
         None => Next::Do(Act::Reserve),
         Some(_) if has_forgotten && world.unheard => Next::Wait,
         Some(_) if has_forgotten => become_(LoanState::Shrinking, "Slurm has forgotten that the nodes are lent"),
-        Some(r) if (r.start_s - loan.return_s).abs() > SAME_S => Next::Do(Act::MoveWindow),
+        Some(r) if (r.start_s - due_s(loan, world)).abs() > SAME_S => Next::Do(Act::MoveWindow),
         Some(_) => Next::Wait,
     }
 }

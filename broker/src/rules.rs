@@ -1,5 +1,6 @@
 //! Says which loans a site allows: pure, every refusal with its reason.
 
+use crate::machine::HANDING_S;
 use config::Lend;
 use protocol::Loan;
 use slurm::{Job, JobState, Reservation, Step};
@@ -83,7 +84,7 @@ fn by_window(site: &Lend, ask: &Ask<'_>) -> Option<String> {
             site.shortest_s, site.longest_s
         ));
     }
-    let ends = ask.job.end_s.filter(|end_s| *end_s < ask.return_s);
+    let ends = ask.job.end_s.filter(|end_s| end_s - HANDING_S < ask.return_s);
     ends.map(|_| format!("job {} reaches its time limit before the return", ask.job.id))
 }
 
@@ -165,7 +166,7 @@ mod tests {
         };
         let running = job("JobState=RUNNING");
         assert_eq!(why(&open, &running, "n3", 1100.0), "");
-        let cases: [(Lend, Job, &str, f64, &str); 16] = [
+        let cases: [(Lend, Job, &str, f64, &str); 17] = [
             (named("off"), running.clone(), "n3", 1100.0, "lend.mode"),
             (named("only"), running.clone(), "n3", 1100.0, "partition all"),
             (named("never"), running.clone(), "n3", 1100.0, "user alice"),
@@ -181,7 +182,8 @@ mod tests {
             (open.clone(), running.clone(), "n2 n3", 1100.0, "step 7.0"),
             (open.clone(), running.clone(), "n4", 1100.0, "reservation school"),
             (open.clone(), running.clone(), "n3", 1010.0, "lend.shortest_s"),
-            (open, running, "n3", 9100.0, "time limit"),
+            (open.clone(), running.clone(), "n3", 9100.0, "time limit"),
+            (open, running, "n3", 8990.0, "time limit"),
         ];
         for (site, job, nodes, return_s, reason) in cases {
             let why = why(&site, &job, nodes, return_s);

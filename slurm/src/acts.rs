@@ -1,6 +1,7 @@
 //! What is done to jobs, steps and nodes, each by one command.
 
 use crate::{Accounted, Error, Slurm};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The longest AdminComment that is handed over, bytes; one argument of a command may be 128 KiB.
 const LONGEST_COMMENT: usize = 100_000;
@@ -48,6 +49,12 @@ impl Slurm {
     /// is refused on the node and loses the job.
     pub fn start_now(&self, job: u32) -> Result<(), Error> {
         self.update_job(job, "StartTime=now+2seconds")
+    }
+
+    /// Lets a job that is pending start at a moment and not before, s since the epoch.
+    pub fn start_at(&self, job: u32, at_s: f64) -> Result<(), Error> {
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        if at_s <= now_s + 2.0 { self.start_now(job) } else { self.update_job(job, &format!("StartTime=uts{at_s:.0}")) }
     }
 
     /// Writes a job's AdminComment; works for operators, and until the job has ended.

@@ -54,13 +54,14 @@ const WORDS: [(&str, &str, &str); 36] = [
 ];
 
 /// The same for columns that stand alone in an answer.
-const TEXTS: [(&str, &str, &str); 6] = [
+const TEXTS: [(&str, &str, &str); 7] = [
     ("Name", "JobName", "(null)"),
     ("Account", "Account", "(null)"),
     ("Command", "Command", "(null)"),
     ("admin_comment", "AdminComment", ""),
     ("BurstBuffer", "BurstBuffer", "(null)"),
     ("QOS", "QOS", "(null)"),
+    ("Deadline", "Deadline", "N/A"),
 ];
 
 fn columns(line: &str) -> Option<String> {

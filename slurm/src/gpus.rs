@@ -38,7 +38,7 @@ pub fn parse_gpus_json(text: &str, id: u32, node: &str) -> Result<Option<Vec<u32
 }
 
 /// The keys that `scontrol show job -d -o` prints in the series without JSON.
-const KEYS: &[&str] = &[
+pub(crate) const KEYS: &[&str] = &[
     "JobId",
     "ArrayJobId",
     "ArrayTaskId",
@@ -157,8 +157,7 @@ const KEYS: &[&str] = &[
 /// The same by the output of `scontrol show job -d -o ID`, in which the job's own texts stand, too: a record in which a
 /// text holds a field's name is not believed.
 pub fn parse_gpus(text: &str, id: u32, node: &str) -> Result<Option<Vec<u32>>, Error> {
-    let record = records(text).into_iter().find(|r| record_id(r) == Some(id));
-    let record = record.ok_or_else(|| Error::unreadable("JobId", text))?;
+    let record = record_of(text, id)?;
     let f = Fields::split(format!("job {id}"), &record, KEYS);
     // Nothing that a user writes stands between these fields and the next.
     let details = match f.get("CoreSpec")? {
@@ -166,6 +165,12 @@ pub fn parse_gpus(text: &str, id: u32, node: &str) -> Result<Option<Vec<u32>>, E
         None => f.need("ThreadSpec")?,
     };
     held(details, node)
+}
+
+/// The record of a job in such an output.
+pub(crate) fn record_of(text: &str, id: u32) -> Result<String, Error> {
+    let record = records(text).into_iter().find(|r| record_id(r) == Some(id));
+    record.ok_or_else(|| Error::unreadable("JobId", text))
 }
 
 /// Joins lines that a line break in a comment has parted.

@@ -17,6 +17,7 @@ mod job;
 mod node;
 mod nodelist;
 mod partition;
+mod per_node;
 mod queue;
 mod reservation;
 mod run;

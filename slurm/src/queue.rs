@@ -1,7 +1,9 @@
 //! Asks slurmctld about jobs, by their ids wherever it can: facts that no user writes, and each text of a user alone.
 
+use crate::fields::time;
 use crate::gpus::{parse_gpus, parse_gpus_json};
 use crate::job::{format, parse_jobs, parse_one, whole};
+use crate::per_node::{parse_per_node, parse_per_node_json};
 use crate::{Error, Job, JobState, Jobs, Slurm, Step, expand_nodelist, parse_steps};
 use std::time::{Duration, Instant};
 
@@ -34,6 +36,8 @@ pub enum JobText {
     BurstBuffer,
     /// Its quality of service; nothing where the site has none.
     Qos,
+    /// When it must have ended; see [`Slurm::deadline_s`].
+    Deadline,
 }
 
 impl JobText {
@@ -45,6 +49,7 @@ impl JobText {
             JobText::AdminComment => "admin_comment",
             JobText::BurstBuffer => "BurstBuffer",
             JobText::Qos => "QOS",
+            JobText::Deadline => "Deadline",
         }
     }
 }
@@ -142,6 +147,11 @@ impl Slurm {
         Ok(if text == "(null)" { String::new() } else { text.to_owned() })
     }
 
+    /// When a job must have ended, s since the epoch; absent for any time.
+    pub fn deadline_s(&self, job: &Job) -> Result<Option<f64>, Error> {
+        time("Deadline", self.text(job, JobText::Deadline)?.trim_end())
+    }
+
     /// The nodes that a waiting job must not have.
     pub fn excluded_nodes(&self, job: &Job) -> Result<Vec<String>, Error> {
         let number = job.own_number();
@@ -151,12 +161,21 @@ impl Slurm {
 
     /// The GPUs of a node that a running job holds, as Slurm counts them there; nothing where it does not say which.
     pub fn gpus(&self, job: u32, node: &str) -> Result<Option<Vec<u32>>, Error> {
-        let id = job.to_string();
-        if self.series()? >= JSON_SINCE {
-            let text = self.output("scontrol", &["show", "job", "-d", &id, "--json"])?;
-            return parse_gpus_json(&text, job, node);
-        }
-        parse_gpus(&self.output("scontrol", &["show", "job", "-d", "-o", &id])?, job, node)
+        let (text, is_json) = self.details(job)?;
+        if is_json { parse_gpus_json(&text, job, node) } else { parse_gpus(&text, job, node) }
+    }
+
+    /// What a job asks for on each of its nodes beside GRES, in words for `salloc`: how much memory, and which threads.
+    pub fn per_node(&self, job: u32) -> Result<Vec<String>, Error> {
+        let (text, is_json) = self.details(job)?;
+        if is_json { parse_per_node_json(&text, job) } else { parse_per_node(&text, job) }
+    }
+
+    /// Everything that Slurm shows of a job, and whether that is JSON.
+    fn details(&self, job: u32) -> Result<(String, bool), Error> {
+        let (id, is_json) = (job.to_string(), self.series()? >= JSON_SINCE);
+        let form = if is_json { [id.as_str(), "--json"] } else { ["-o", id.as_str()] };
+        Ok((self.output("scontrol", &[&["show", "job", "-d"][..], &form].concat())?, is_json))
     }
 
     /// The running steps of a job, the batch step included.

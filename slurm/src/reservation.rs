@@ -82,6 +82,8 @@ pub struct Expansion<'a> {
     pub partition: &'a str,
     /// The job's quality of service; the user's own if empty.
     pub qos: &'a str,
+    /// What the job asks for on each node ([`Slurm::per_node`]): what it gets has no other memory than what it has.
+    pub per_node: &'a [String],
 }
 
 /// Time limit of a helper job, min: the job's own counts as soon as they are merged.
@@ -175,7 +177,7 @@ impl Slurm {
         names.filter(|n| unwanted(n)).for_each(|n| {
             command.env_remove(n);
         });
-        command.args(["--no-shell", "--exclusive", "--quiet", "-t", HELPER_MIN]);
+        command.args(["--no-shell", "--exclusive", "--quiet", "-t", HELPER_MIN]).args(wanted.per_node);
         command.arg(format!("--nodes={}", wanted.nodes.len()));
         command.arg(format!("--nodelist={}", compress_nodelist(wanted.nodes)));
         command.arg(format!("--reservation={0}", wanted.name)).arg(format!("--job-name={}", wanted.name));
@@ -227,7 +229,7 @@ mod tests {
     use crate::command::tests::with;
 
     #[test]
-    fn a_helper_is_of_the_partition_the_account_and_the_quality_of_service_of_its_job() {
+    fn a_helper_is_of_the_partition_account_and_quality_of_service_of_its_job_and_asks_for_as_much() {
         let dir = tempfile::tempdir().expect("a folder");
         let (jobs, asked) = (dir.path().join("jobs"), dir.path().join("asked"));
         let slurm = with(&dir, "salloc", &format!("echo \"$*\" > {}", asked.display()));
@@ -245,12 +247,13 @@ mod tests {
                 account: "physics",
                 partition: &job.partition,
                 qos: &qos,
+                per_node: &["--mem=1500M".to_owned()],
             };
             let mut child = slurm.ask_for_expansion(&wanted).expect("started");
             assert!(child.wait().expect("waited").success());
             let asked = std::fs::read_to_string(&asked).expect("asked");
             let end = format!("--dependency=expand:7 --partition=all --account=physics{words}\n");
-            assert!(asked.ends_with(&end), "{asked}");
+            assert!(asked.ends_with(&end) && asked.contains(" --mem=1500M "), "{asked}");
         }
     }
 

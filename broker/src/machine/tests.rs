@@ -187,11 +187,48 @@ fn nobody_is_late_while_nobody_looks() {
     assert_eq!(next(1430.0, &loan(Returning), &w, PATIENCE_S), Next::Wait);
     assert!(becomes(&next(1431.0, &loan(Returning), &w, PATIENCE_S), Failing));
     w.lender = lender("n[1-4]");
-    assert_eq!(next(1430.0, &Loan { lent_s: None, ..loan(Shrinking) }, &w, PATIENCE_S), Next::Do(Act::Shrink));
-    assert!(becomes(&next(1431.0, &loan(Shrinking), &w, PATIENCE_S), Closing));
+    let first = |state| Loan { lent_s: None, return_s: 2000.0, ..loan(state) };
+    assert_eq!(next(1430.0, &first(Shrinking), &w, PATIENCE_S), Next::Do(Act::Shrink));
+    assert!(becomes(&next(1431.0, &first(Shrinking), &w, PATIENCE_S), Closing));
     w.reservation = None;
-    assert_eq!(next(1430.0, &loan(Asked), &w, PATIENCE_S), Next::Do(Act::Reserve));
-    assert!(becomes(&next(1431.0, &loan(Asked), &w, PATIENCE_S), Closing));
+    assert_eq!(next(1430.0, &first(Asked), &w, PATIENCE_S), Next::Do(Act::Reserve));
+    assert!(becomes(&next(1431.0, &first(Asked), &w, PATIENCE_S), Closing));
+}
+
+#[test]
+fn what_was_not_lent_before_the_return_is_lent_no_more() {
+    use LoanState::*;
+    // Nobody has looked for long: whoever asked has the nodes for its own by now.
+    let mut w = World { counts_from_s: 5000.0, ..world("n[1-4]") };
+    let first = |state| Loan { lent_s: None, ..loan(state) };
+    for reserved in [None, reservation(1100.0, "root")] {
+        w.reservation = reserved;
+        for state in [Asked, Shrinking] {
+            assert!(becomes(&next(5000.0, &first(state), &w, PATIENCE_S), Closing), "{state:?}");
+        }
+    }
+    assert_eq!(next(5000.0, &loan(Shrinking), &w, PATIENCE_S), Next::Do(Act::Shrink), "what Slurm has forgotten is");
+    w.lender = lender("n[1-2]");
+    assert!(becomes(&next(5000.0, &first(Shrinking), &w, PATIENCE_S), Lent), "they are away");
+}
+
+#[test]
+fn the_nodes_are_called_back_before_the_lenders_time_is_up() {
+    use LoanState::*;
+    let ends = |end_s: u32, nodes: &str| {
+        let more = format!("TimeLimit=00:10:00 Restarts=0 Requeue=1 EndTime={end_s}");
+        World { lender: Some(job(7, 1000, "RUNNING", nodes, &more)), ..World::default() }
+    };
+    let mut w = ends(1068, "n[1-2]");
+    assert_eq!(due_s(&loan(Lent), &w), 1050.0, "Slurm needs 18 s");
+    w.reservation = reservation(1100.0, "root");
+    assert_eq!(next(1010.0, &loan(Lent), &w, PATIENCE_S), Next::Do(Act::MoveWindow), "nobody is let in for longer");
+    w.reservation = reservation(1050.0, "root");
+    assert_eq!(next(1049.0, &loan(Lent), &w, PATIENCE_S), Next::Wait);
+    assert!(becomes(&next(1050.0, &loan(Lent), &w, PATIENCE_S), Returning));
+    assert_eq!(due_s(&loan(Lent), &ends(9000, "n[1-2]")), 1100.0);
+    let asked = Loan { lent_s: None, ..loan(Asked) };
+    assert!(becomes(&next(1010.0, &asked, &ends(1020, "n[1-4]"), PATIENCE_S), Closing));
 }
 
 #[test]

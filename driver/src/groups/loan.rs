@@ -16,6 +16,10 @@ impl Groups<'_> {
     pub(super) fn consider_loan(&mut self) {
         let now_s = self.ports.clock.now_s();
         let behind_s = self.all.iter().map(|g| g.caught_up_s).fold(f64::NEG_INFINITY, f64::max);
+        // Who waits is back in time for the last checkpoint before the walltime ends, which may take twice as long.
+        let checkpoint_s = self.all.iter().map(|g| g.adaptation.checkpoint_s()).fold(0.0, f64::max);
+        let last_s = self.limit.end_s.map(|end_s| end_s - self.setup.margin_s - 2.0 * checkpoint_s);
+        let behind_s = last_s.filter(|_| behind_s < f64::INFINITY).map_or(behind_s, |last_s| behind_s.min(last_s));
         let is_asked = |l: &&Lent| l.asked_s.is_some() && behind_s.is_finite() && self.decided_s != behind_s;
         if let Some(groups) = self.lent.as_ref().filter(is_asked).map(|l| l.groups.clone()) {
             // The group is faster or slower than was thought, or failed again.
@@ -32,13 +36,11 @@ impl Groups<'_> {
             g.works() && !g.is_behind() && g.checkpointing.is_none() && !g.nodes.contains(&shelter)
         };
         let groups: BTreeSet<usize> = self.all.iter().filter(may_go).map(|g| g.number).collect();
-        let verdict = self.lending_pays(&groups, behind_s - now_s);
-        match verdict {
+        match self.lending_pays(&groups, behind_s - now_s) {
             Ok(verdict) if verdict.lend => {
                 self.decided("park", &verdict.reason);
                 let return_s = now_s + verdict.idle_s - self.lead_s(&groups);
-                let reason = verdict.reason;
-                let (missing, all) = (groups.clone(), groups.clone());
+                let (missing, all, reason) = (groups.clone(), groups.clone(), verdict.reason);
                 self.lent = Some(Lent { groups: all, missing, return_s, reason, asked_s: None, went_s: None });
                 for group in groups {
                     self.all[group].state = State::Parking;
@@ -53,9 +55,7 @@ impl Groups<'_> {
     /// The nodes are wanted at another moment than was said. What borrows them keeps them until the latest that it was
     /// promised.
     fn expect(&mut self, return_s: f64) {
-        if let Some(lent) = &mut self.lent {
-            lent.return_s = lent.return_s.max(return_s);
-        }
+        self.lent.iter_mut().for_each(|lent| lent.return_s = lent.return_s.max(return_s));
         self.ports.lending.expect(return_s);
     }
 
@@ -74,8 +74,8 @@ impl Groups<'_> {
         if nodes.is_empty() {
             return Err("kept: no survivor's nodes can be given away".to_string());
         }
-        let groups_: Vec<usize> = groups.iter().copied().collect();
-        let Market { shortest_queued_s, idle_w } = self.ports.lending.market(&groups_, &nodes)?;
+        let numbers = Vec::from_iter(groups.iter().copied());
+        let Market { shortest_queued_s, idle_w } = self.ports.lending.market(&numbers, &nodes)?;
         let checkpoint_s = groups.iter().map(|g| self.all[*g].adaptation.checkpoint_s()).fold(0.0, f64::max);
         let rho = self.replay.unwrap_or(1.0);
         let prospect = Prospect {
@@ -130,20 +130,18 @@ impl Groups<'_> {
             return;
         }
         for group in lent.groups.clone() {
-            self.all[group].state = State::Parked;
-            let running = self.all[group].shares.iter().filter(|(_, s)| **s == Share::Runs);
-            let calls: Vec<u64> = running.map(|(call, _)| *call).collect();
-            calls.into_iter().for_each(|call| self.ports.shares.stop(call, group));
+            let g = &mut self.all[group];
+            g.state = State::Parked;
+            let running = g.shares.iter().filter(|(_, s)| **s == Share::Runs);
+            running.for_each(|(call, _)| self.ports.shares.stop(*call, group));
         }
         self.phase_all();
     }
 
     /// The survivors stay: those that are not ended yet go on.
     pub(super) fn keep(&mut self, why: &str) {
-        if self.all.iter().all(|g| g.state != State::Parking) {
-            return;
-        }
-        let Some(lent) = self.lent.take() else { return };
+        let is_parking = |g: &super::group::Group| g.state == State::Parking;
+        let Some(lent) = self.lent.take_if(|_| self.all.iter().any(is_parking)) else { return };
         self.decided("idle", &format!("kept: {why}"));
         for group in lent.groups {
             let g = &mut self.all[group];
@@ -167,11 +165,8 @@ impl Groups<'_> {
     /// Lends the nodes as soon as nothing runs on them.
     pub(super) fn lend(&mut self) {
         let Some(lent) = &mut self.lent else { return };
-        if !lent.missing.is_empty() {
-            return;
-        }
-        let runs = lent.groups.iter().any(|g| self.all[*g].shares.values().any(|s| *s == Share::Runs));
-        if runs || lent.asked_s.is_some() {
+        let runs = |g: &usize| self.all[*g].shares.values().any(|s| *s == Share::Runs);
+        if !lent.missing.is_empty() || lent.asked_s.is_some() || lent.groups.iter().any(runs) {
             return;
         }
         lent.asked_s = Some(self.ports.clock.now_s());
@@ -185,25 +180,18 @@ impl Groups<'_> {
 
     /// The script has ended what was put aside: the nodes are needed for what it does next.
     pub(super) fn nothing_to_park(&mut self) {
-        let Some(lent) = self.lent.take_if(|l| l.groups.iter().all(|g| self.all[*g].shares.is_empty())) else { return };
-        if lent.asked_s.is_some() {
-            self.lent = Some(lent);
-            self.expect(self.ports.clock.now_s());
-        } else {
-            lent.groups.iter().for_each(|g| self.all[*g].state = State::Well);
+        if self.lent.as_ref().is_some_and(|l| l.groups.iter().all(|g| self.all[*g].shares.is_empty())) {
+            self.end_loan();
         }
     }
 
     /// A group that was put aside has failed: it is none of the loan's any more.
     pub(super) fn leave_loan(&mut self, group: usize) {
         self.all[group].image = None;
-        let Some(lent) = &mut self.lent else { return };
-        if !lent.groups.remove(&group) {
+        if !self.lent.as_mut().is_some_and(|l| l.groups.remove(&group)) {
             return;
         }
-        if lent.groups.is_empty() && lent.asked_s.is_none() {
-            self.lent = None;
-        } else {
+        if self.lent.take_if(|l| l.groups.is_empty() && l.asked_s.is_none()).is_none() {
             self.lend();
         }
     }
@@ -211,17 +199,12 @@ impl Groups<'_> {
     /// Nothing that was put aside goes on from its image: what is lent already is wanted back at once.
     pub(super) fn end_loan(&mut self) {
         let Some(lent) = &self.lent else { return };
-        let (groups, is_asked) = (lent.groups.clone(), lent.asked_s.is_some());
-        for group in groups {
-            self.all[group].image = None;
-            if !is_asked {
-                self.all[group].state = State::Well;
-            }
+        lent.groups.iter().for_each(|g| self.all[*g].image = None);
+        if lent.asked_s.is_some() {
+            return self.expect(self.ports.clock.now_s());
         }
-        match is_asked {
-            true => self.expect(self.ports.clock.now_s()),
-            false => self.lent = None,
-        }
+        lent.groups.iter().for_each(|g| self.all[*g].state = State::Well);
+        self.lent = None;
     }
 
     /// The job has no part in the nodes any more.
@@ -262,7 +245,7 @@ impl Groups<'_> {
         let (back, back_s) = match outcome {
             LoanOutcome::Back { nodes: back, away_s, back_s } => {
                 let died: Vec<&str> = nodes.iter().filter(|n| !back.contains(n)).map(String::as_str).collect();
-                let died = if died.is_empty() { String::new() } else { format!("; dead: {}", died.join(",")) };
+                let died = if died.is_empty() { String::new() } else { format!("; not back: {}", died.join(",")) };
                 self.decided("unpark", &format!("{} back after {away_s:.0} s{died}", back.join(",")));
                 (back, back_s)
             }
@@ -272,8 +255,7 @@ impl Groups<'_> {
             }
             LoanOutcome::Lost(_) if lent.groups.is_empty() => return,
             LoanOutcome::Lost(reason) => {
-                self.begin_sweep(Vec::new(), Then::Short, &format!("lent nodes are lost: {reason}"));
-                return;
+                return self.begin_sweep(Vec::new(), Then::Short, &format!("lent nodes are lost: {reason}"));
             }
         };
         let died = self.ports.cluster.dead_nodes();
@@ -285,14 +267,35 @@ impl Groups<'_> {
                 g.ledger.skip(back_s);
             }
             let dead: Vec<String> = g.nodes.iter().filter(|n| !is_back(n)).cloned().collect();
-            if dead.is_empty() && g.back.is_some() {
-                self.restart(group);
-            } else if dead.is_empty() {
-                self.launch(group);
-            } else {
-                g.image = None;
-                dead.iter().for_each(|node| self.lost(node, now_s));
+            match (dead.is_empty(), g.back.is_some()) {
+                (true, true) => self.restart(group),
+                (true, false) => self.launch(group),
+                _ if dead.iter().all(|n| back.contains(n)) => dead.iter().for_each(|node| self.lost(node, now_s)),
+                _ => self.gone(group, &dead),
             }
         }
+    }
+
+    /// Nodes that were lent do not come back, dead or drained: no failure of a run whose they were not. Their group goes back.
+    fn gone(&mut self, group: usize, nodes: &[String]) {
+        let now_s = self.ports.clock.now_s();
+        self.cut(group, protocol::Phase::Restart);
+        if self.is_together() {
+            self.all_go_back(now_s, None);
+        } else if let Some((call, _)) = self.all[group].image.take() {
+            // A line of an earlier call is none of this one.
+            let (begun_s, resumed) = (self.calls.get(&call).copied(), self.all[group].resumed);
+            let line = self.newest(group).filter(|m| begun_s <= Some(m.begun_s) || resumed >= Some(m.number));
+            self.goes_back_to(group, now_s, line);
+        }
+        let g = &mut self.all[group];
+        nodes.iter().for_each(|node| g.ledger.drop_node(node));
+        g.nodes.retain(|n| !nodes.contains(n));
+        if self.goes_back_together() {
+            return self.end_all();
+        }
+        self.all.iter_mut().for_each(|g| g.lost_alone = false);
+        self.stop(group);
+        self.restart(group);
     }
 }
