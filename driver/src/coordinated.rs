@@ -119,9 +119,7 @@ impl Driver<'_> {
             };
             from = match end {
                 _ if self.is_superseded => return self.abandon(),
-                End::Finished(code) => {
-                    return self.leave(if code == 0 { COMPLETED } else { FAILED }, code);
-                }
+                End::Finished(code) => return self.leave(if code == 0 { COMPLETED } else { FAILED }, code),
                 End::Again => self.roll_back(),
                 End::Requeue(kind) => return self.requeue(kind),
                 End::Restart => self.restart(),
@@ -246,8 +244,11 @@ impl Driver<'_> {
         if let Err(e) = self.ports.store.show() {
             return if e.is_superseded() { End::Superseded } else { End::Held(e.to_string()) };
         }
+        (self.exited, self.from) = (None, from.map(|line| line.number));
         let environment = match self.ports.engine.prepare(from, interval_s) {
             Ok(environment) => environment,
+            // It is damaged, and was set aside by that look: the one before is tried.
+            Err(_) if self.has_lost_its_line() => return End::Again,
             Err(Unprepared::Storage(reason)) if from.is_some() || self.setup.resumes => {
                 return End::Held(format!("the run could not be brought back: {reason}"));
             }
@@ -256,8 +257,6 @@ impl Driver<'_> {
                 return End::Finished(EXIT_NOT_RESTORED);
             }
         };
-        self.exited = None;
-        self.from = from.map(|line| line.number);
         if let Err(why) = self.ports.child.start(&environment) {
             self.decided("end", &format!("the job script could not be started: {why}"));
             return End::Finished(why.code);
@@ -272,46 +271,39 @@ impl Driver<'_> {
             if self.is_superseded {
                 return End::Superseded;
             }
-            match self.ports.clock.wait(until_s) {
-                None => self.timed_out(),
-                Some(Happening::Exited { code }) => {
-                    if let Some(end) = self.exited(code) {
-                        return end;
-                    }
-                }
-                Some(Happening::Checkpointed(result)) => {
-                    if let Some(end) = self.checkpointed(result) {
-                        return end;
-                    }
-                }
-                Some(Happening::Hindered(reason)) => {
-                    let told = self.guard.hindered(&reason);
-                    self.note(told.into_iter().collect());
-                }
-                Some(Happening::GoesOn) => self.goes_on(Phase::Checkpoint),
-                Some(Happening::Back) => self.goes_on(Phase::Restart),
-                Some(Happening::Appeared) => self.appeared(),
-                Some(Happening::Ordered(order)) => {
-                    self.ordered(order);
-                    if self.desk.wants_restart() {
-                        return End::Restart;
-                    }
-                }
-                Some(Happening::NodeLost { node, at_s }) => {
-                    if let Some(end) = self.lost(&node, at_s) {
-                        return end;
-                    }
-                }
-                Some(Happening::Terminate) => {
-                    if let Some(end) = self.asked_to_end() {
-                        return end;
-                    }
-                }
-                Some(Happening::Superseded) => return End::Superseded,
-                // A coordinated run has one group.
-                Some(Happening::Group(_)) => {}
+            let Some(happening) = self.ports.clock.wait(until_s) else {
+                self.timed_out();
+                continue;
+            };
+            if let Some(end) = self.hear(happening) {
+                return end;
             }
         }
+    }
+
+    /// Takes up what happens while the script runs; how the attempt ends, if that ends it.
+    fn hear(&mut self, happening: Happening) -> Option<End> {
+        match happening {
+            Happening::Exited { code } => return self.exited(code),
+            Happening::Checkpointed(result) => return self.checkpointed(result),
+            Happening::NodeLost { node, at_s } => return self.lost(&node, at_s),
+            Happening::Terminate => return self.asked_to_end(),
+            Happening::Superseded => return Some(End::Superseded),
+            Happening::Ordered(order) => {
+                self.ordered(order);
+                return self.desk.wants_restart().then_some(End::Restart);
+            }
+            Happening::Hindered(reason) => {
+                let told = self.guard.hindered(&reason);
+                self.note(told.into_iter().collect());
+            }
+            Happening::GoesOn => self.goes_on(Phase::Checkpoint),
+            Happening::Back => self.goes_on(Phase::Restart),
+            Happening::Appeared => self.appeared(),
+            // A coordinated run has one group.
+            Happening::Group(_) => {}
+        }
+        None
     }
 
     /// Asks policy, begins a checkpoint if it says so, and tells until when to wait.

@@ -131,12 +131,6 @@ pub enum Unprepared {
     Unusable(String),
 }
 
-impl From<String> for Unprepared {
-    fn from(reason: String) -> Unprepared {
-        Unprepared::Unusable(reason)
-    }
-}
-
 impl From<run::Error> for Unprepared {
     fn from(e: run::Error) -> Unprepared {
         Unprepared::Storage(e.to_string())

@@ -38,6 +38,8 @@ struct World {
     resumes: bool,
     /// The storage fails whenever the script is to be started.
     storage_fails: bool,
+    /// The newest of two checkpoints is damaged, which is seen when it is brought back.
+    damaged: bool,
 }
 
 impl World {
@@ -78,7 +80,11 @@ impl Engine for World {
     fn is_unrestored(&self) -> bool {
         self.done.borrow().iter().filter(|did| *did == "start").count() <= self.unrestored
     }
-    fn prepare(&mut self, _: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, Unprepared> {
+    fn prepare(&mut self, from: Option<&Manifest>, _: f64) -> Result<Vec<(String, String)>, Unprepared> {
+        if self.damaged && from.is_some_and(|line| line.number == 2) {
+            self.did("damaged");
+            return Err(Unprepared::Storage("what was read is not what it holds".to_string()));
+        }
         if self.storage_fails { Err(Unprepared::Storage("no room".to_string())) } else { Ok(Vec::new()) }
     }
     fn begin(&mut self, _: PathBuf) {
@@ -150,8 +156,12 @@ impl Store for World {
         Ok(())
     }
     fn newest(&mut self) -> run::Result<(Option<Manifest>, Vec<String>)> {
-        let line = (self.unrestored > 0).then(|| Manifest { number: 1, ..Manifest::default() });
-        Ok((line, Vec::new()))
+        let is_aside = self.done.borrow().iter().any(|did| did == "damaged");
+        let number = match self.damaged {
+            true => Some(if is_aside { 1 } else { 2 }),
+            false => (self.unrestored > 0).then_some(1),
+        };
+        Ok((number.map(|number| Manifest { number, ..Manifest::default() }), Vec::new()))
     }
     fn flush(&mut self, _: f64) {}
 }
@@ -264,6 +274,13 @@ fn a_storage_that_fails_before_the_script_starts_ends_only_a_run_that_has_not_be
     assert_eq!(end(1, false), held, "it has a checkpoint");
     assert_eq!(end(0, true), held, "what it has done without one is in its folder");
     assert_eq!(end(0, false), (Outcome::Ended(EXIT_NOT_RESTORED), Vec::new()));
+}
+
+#[test]
+fn a_checkpoint_that_is_seen_to_be_damaged_when_it_is_brought_back_gives_way_to_the_one_before() {
+    let world = World { damaged: true, resumes: true, ..World::default() };
+    let (outcome, done) = play(&world, &[Happening::Exited { code: 0 }]);
+    assert_eq!((outcome, done), (Outcome::Ended(0), vec!["damaged".to_string(), "start".to_string()]));
 }
 
 #[test]

@@ -11,7 +11,8 @@ use finished::{Before, Limits, NotFinished, wait};
 use host::mail::{Post, Tries};
 use job::writers;
 use protocol::Manifest;
-use run::{Checkpoints, Patience, Worker, bring_back, newer};
+use run::storage::gone;
+use run::{Checkpoints, Error, Patience, Worker, bring_back, newer};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,18 +120,9 @@ impl App {
     /// The program is to find no files but those of its line: with newer ones it would not go back far enough. What a
     /// run that begins has found, and nobody has changed since, is its user's.
     pub fn exact(mut self, resumes: bool) -> App {
-        self.found = Some(if resumes { States::new() } else { self.files.now().unwrap_or_default() });
+        let now = || Patience::LONG.with(|| self.files.now()).unwrap_or_default();
+        self.found = Some(if resumes { States::new() } else { now() });
         self
-    }
-
-    /// Takes the program's files out of its sight, but those of a line and those that were there before the run.
-    fn set_aside(&self, line: Option<&Manifest>, found: &States) -> Result<(), String> {
-        let of_line = |path: &Path| line.is_some_and(|m| m.files.iter().any(|f| f.original == path));
-        let now = self.files.now().map_err(|e| e.to_string())?;
-        for (path, _) in now.into_iter().filter(|(path, state)| !of_line(path) && found.get(path) != Some(state)) {
-            put_aside(&path)?;
-        }
-        Ok(())
     }
 
     /// Watches the files of a program that checkpoints by itself.
@@ -180,11 +172,22 @@ impl App {
     }
 }
 
+/// Takes a program's files out of its sight, but those of a line and those that were `found` before the run.
+fn set_aside(files: &Files, line: Option<&Manifest>, found: &States) -> run::Result<()> {
+    let of_line = |path: &Path| line.is_some_and(|m| m.files.iter().any(|f| f.original == path));
+    let now = Patience::LONG.with(|| files.now()).map_err(Error::at(&files.folder))?;
+    for (path, _) in now.into_iter().filter(|(path, state)| !of_line(path) && found.get(path) != Some(state)) {
+        put_aside(&path)?;
+    }
+    Ok(())
+}
+
 /// Puts a file where its program does not find it.
-pub(crate) fn put_aside(path: &Path) -> Result<(), String> {
+pub(crate) fn put_aside(path: &Path) -> run::Result<()> {
     let (Some(folder), Some(name)) = (path.parent().map(|p| p.join(ASIDE)), path.file_name()) else { return Ok(()) };
-    let moved = fs::create_dir_all(&folder).and_then(|()| fs::rename(path, folder.join(name)));
-    moved.map_err(|e| format!("{}: {e}", path.display()))
+    // The answer to a first try may have been lost.
+    let moved = || fs::create_dir_all(&folder).and_then(|()| gone(fs::rename(path, folder.join(name))));
+    Patience::LONG.with(moved).map_err(Error::at(path))
 }
 
 /// Keeps what a program has written after the checkpoint from which it goes on, and tells where: nobody knows whether that is whole.
@@ -196,7 +199,7 @@ fn keep_newer(line: &Manifest) {
                 "joulepoint: {name} was written after checkpoint {}, and may not be whole: it is kept beside, in {ASIDE}/",
                 line.number
             ),
-            Err(why) => tracing::warn!(why, "a file that is newer than its checkpoint is not kept"),
+            Err(e) => tracing::warn!(%e, "a file that is newer than its checkpoint is not kept"),
         }
     }
 }
@@ -230,21 +233,19 @@ impl Engine for App {
 
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         let mut environment = interval_variables(interval_s);
-        if let Some(found) = &self.found {
-            self.set_aside(from, found)?;
-        }
-        if let Some(manifest) = from {
-            let folder = self.checkpoints.path(manifest.number);
-            let (line, from, keeps) = (manifest.clone(), folder.clone(), self.found.is_none());
-            let back = move || {
-                if keeps {
-                    keep_newer(&line);
-                }
-                bring_back(&line, &from, Patience::LONG)
-            };
-            for remark in self.worker.call("bringing the files of a checkpoint back", STALLED, back)?? {
-                tracing::warn!(remark, "a file has not come back wholly as it was");
+        let folder = from.map(|manifest| self.checkpoints.path(manifest.number));
+        let (files, found, line, copies) = (self.files.clone(), self.found.clone(), from.cloned(), folder.clone());
+        let back = move || -> run::Result<Vec<String>> {
+            match (&found, &line) {
+                (Some(found), line) => set_aside(&files, line.as_ref(), found)?,
+                (None, line) => line.iter().for_each(keep_newer),
             }
+            line.zip(copies).map_or(Ok(Vec::new()), |(line, copies)| bring_back(&line, &copies, Patience::LONG))
+        };
+        for remark in self.worker.call("bringing the files of a checkpoint back", STALLED, back)?? {
+            tracing::warn!(remark, "a file has not come back wholly as it was");
+        }
+        if let Some(folder) = folder {
             environment.push(("FT_ENERGY_RESTART_DIR".to_string(), folder.to_string_lossy().into_owned()));
         }
         environment.push(("FT_ENERGY_RESTART".to_string(), u8::from(from.is_some()).to_string()));
@@ -501,6 +502,19 @@ mod tests {
             app.prepare(None, 90.0).unwrap();
             assert!(!state.exists());
             assert_eq!(fs::read_to_string(dir.path().join(ASIDE).join("state.cpt")).unwrap(), "newer");
+        }
+    }
+
+    #[test]
+    fn a_storage_that_fails_before_the_program_starts_makes_no_checkpoint_unusable() {
+        let (_dir, app, _clock, _) = engine(None);
+        let mut app = app.exact(true);
+        // No file system takes so long a name.
+        app.files.patterns = vec!["x".repeat(300)];
+        let line = Manifest { number: 1, ..Manifest::default() };
+        for from in [Some(&line), None] {
+            let failed = app.prepare(from, 90.0);
+            assert!(matches!(failed, Err(Unprepared::Storage(_))), "{failed:?}");
         }
     }
 

@@ -223,14 +223,17 @@ fn within_limit(folder: &Path) -> Result<(), Unprepared> {
 }
 
 /// Whether nobody else can have written the images of a run. Its storage is waited for.
-pub(crate) fn is_trusted(run: &Path) -> Result<(), Unprepared> {
+///
+/// # Errors
+/// Somebody can, or the storage does not say.
+pub fn is_trusted(run: &Path) -> Result<(), Unprepared> {
     patiently(|| fs::symlink_metadata(run)).map_err(|e| Unprepared::Storage(format!("{}: {e}", run.display())))?;
-    Ok(is_own(run)?)
+    is_own(run).map_err(Unprepared::Unusable)
 }
 
 /// Restores that fail by no fault of their checkpoint: the sandboxes leave a mark in its folder that says why.
 #[derive(Debug, Default)]
-pub(crate) struct Restores {
+pub struct Restores {
     /// The checkpoint from which the program goes on.
     from: Option<PathBuf>,
     /// Why that was not possible.
@@ -242,7 +245,7 @@ impl Restores {
     ///
     /// # Errors
     /// It was to, and what its storage lacks must be mended first.
-    pub(crate) fn begin(&mut self, from: Option<PathBuf>) -> Result<(), Unprepared> {
+    pub fn begin(&mut self, from: Option<PathBuf>) -> Result<(), Unprepared> {
         if let Some(why) = self.not_now.take().filter(|_| from.is_some()) {
             return Err(Unprepared::Storage(why));
         }
@@ -253,7 +256,7 @@ impl Restores {
     }
 
     /// Why the program is not back, which has ended, if a mark says so; told once.
-    pub(crate) fn failed(&mut self) -> Option<String> {
+    pub fn failed(&mut self) -> Option<String> {
         let folder = self.from.take()?;
         let read = move || {
             refresh(&folder);

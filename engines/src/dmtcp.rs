@@ -12,10 +12,10 @@ use host::mail::{Post, Tries};
 use host::{processes, tool};
 use openfiles::held::{self, Writing};
 use protocol::{Manifest, ManifestFile};
-use run::{Checkpoints, Patience, storage, survey};
+use run::storage::gone;
+use run::{Checkpoints, Patience, Worker, storage, survey};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -44,6 +44,9 @@ const MOST_STUCK: u32 = 3;
 
 /// Longest time of a command that makes no checkpoint.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// How long the driver waits for a coordinator whose storage does not get on.
+const STALLED: Duration = Duration::from_secs(120);
 
 /// The engine.
 pub struct Dmtcp {
@@ -100,28 +103,10 @@ impl Dmtcp {
         self.instead.clone()
     }
 
-    /// Starts a coordinator and waits for its port.
-    fn coordinate(&self) -> Result<String, String> {
-        let told = self.folder.join("port");
-        match fs::remove_dir_all(&self.folder) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(format!("{}: {e}", self.folder.display())),
-            _ => fs::create_dir_all(&self.folder).map_err(|e| format!("{}: {e}", self.folder.display()))?,
-        }
-        let mut coordinator = Command::new("dmtcp_coordinator");
-        coordinator.args(["--daemon", "--exit-on-last", "-q", "-p", "0", "--port-file"]).arg(&told);
-        coordinator.arg("--ckptdir").arg(&self.folder).stdin(Stdio::null()).stdout(Stdio::null());
-        tool::run(&mut coordinator, "dmtcp_coordinator", LIMIT, || true)?;
-        let limit = Instant::now() + LIMIT;
-        loop {
-            let port = fs::read_to_string(&told).unwrap_or_default();
-            if let Ok(number) = port.trim().parse::<u16>() {
-                return Ok(number.to_string());
-            }
-            if Instant::now() > limit {
-                return Err("dmtcp_coordinator did not tell its port".to_string());
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
+    /// Starts a coordinator and tells its port; a storage that hangs is not waited for any longer.
+    fn coordinate(&self) -> Result<String, Unprepared> {
+        let folder = self.folder.clone();
+        Worker::start().call("starting DMTCP's coordinator", STALLED, move || coordinator(&folder))?
     }
 
     /// The words that start the script under DMTCP, or bring it back.
@@ -142,6 +127,30 @@ impl Dmtcp {
             }
         }
         words
+    }
+}
+
+/// Starts a coordinator with its files in a folder and waits for its port.
+fn coordinator(folder: &Path) -> Result<String, Unprepared> {
+    let told = folder.join("port");
+    let made = || gone(fs::remove_dir_all(folder)).and_then(|()| fs::create_dir_all(folder));
+    Patience::LONG.with(made).map_err(run::Error::at(folder))?;
+    let mut coordinator = Command::new("dmtcp_coordinator");
+    coordinator.args(["--daemon", "--exit-on-last", "-q", "-p", "0", "--port-file"]).arg(&told);
+    coordinator.arg("--ckptdir").arg(folder).stdin(Stdio::null()).stdout(Stdio::null());
+    let cure = "see whether DMTCP can be started on this node, and submit the job again";
+    tool::run(&mut coordinator, "dmtcp_coordinator", LIMIT, || true)
+        .map_err(|e| Unprepared::Unusable(format!("{e}: {cure}")))?;
+    let limit = Instant::now() + LIMIT;
+    loop {
+        let port = storage::read_if_there(&told, Patience::LONG)?.unwrap_or_default();
+        if let Ok(number) = String::from_utf8_lossy(&port).trim().parse::<u16>() {
+            return Ok(number.to_string());
+        }
+        if Instant::now() > limit {
+            return Err(Unprepared::Storage(format!("dmtcp_coordinator has not written {}", told.display())));
+        }
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -275,4 +284,17 @@ fn take_images(folder: &Path, into: &Path) -> Result<Vec<ManifestFile>, String> 
     let files = survey(into).map_err(|e| e.to_string())?;
     let is_image = |file: &ManifestFile| file.copy.ends_with(".dmtcp");
     if files.iter().any(is_image) { Ok(files) } else { Err("dmtcp_command left no image".to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storage_that_fails_is_no_fault_of_dmtcp() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "no folder").unwrap();
+        let failed = coordinator(&dir.path().join("file/dmtcp"));
+        assert!(matches!(&failed, Err(Unprepared::Storage(why)) if why.contains("file/dmtcp")), "{failed:?}");
+    }
 }

@@ -69,7 +69,9 @@ impl Engine for Hook {
         if let Some(manifest) = from {
             let folder = self.checkpoints.path(manifest.number);
             if let Some(command) = &self.commands.restart {
-                run(command, "FT_ENERGY_RESTART_DIR", &folder, self.commands.limit, || true)?;
+                // Whether the command or a storage is to blame nobody can tell; the checkpoint is not.
+                run(command, "FT_ENERGY_RESTART_DIR", &folder, self.commands.limit, || true)
+                    .map_err(Unprepared::Storage)?;
             }
             environment.push(("FT_ENERGY_RESTART_DIR".to_string(), folder.to_string_lossy().into_owned()));
         }
@@ -104,6 +106,21 @@ fn run(command: &str, variable: &str, folder: &Path, limit: Duration, wanted: im
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_restart_command_that_fails_makes_no_checkpoint_unusable() {
+        let dir = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::open(dir.path().to_path_buf(), 2).unwrap();
+        let restart = Some("cat $FT_ENERGY_RESTART_DIR/state".to_string());
+        let commands = Commands { checkpoint: "true".to_string(), restart, limit: Duration::from_secs(3600) };
+        let mut hook = Hook::new(host::mail::queue().0, checkpoints, commands);
+        let line = Manifest { number: 1, ..Manifest::default() };
+        let failed = hook.prepare(Some(&line), 90.0);
+        assert!(matches!(&failed, Err(Unprepared::Storage(why)) if why.contains("exit status: 1")), "{failed:?}");
+        std::fs::create_dir(dir.path().join("1")).unwrap();
+        std::fs::write(dir.path().join("1/state"), "").unwrap();
+        hook.prepare(Some(&line), 90.0).unwrap();
+    }
 
     #[test]
     fn a_command_is_bounded_and_its_failure_is_told() {

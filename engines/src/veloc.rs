@@ -152,7 +152,8 @@ impl Of {
     fn found(&self) -> Result<(Found, bool), Unprepared> {
         let note = self.run.join(FOUND);
         if let Some(text) = read_if_there(&note, Patience::LONG)? {
-            let found = serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", note.display()))?;
+            let unknown = |e: serde_json::Error| format!("{}: {e}: submit the job again", note.display());
+            let found = serde_json::from_slice(&text).map_err(|e| Unprepared::Unusable(unknown(e)))?;
             return Ok((found, false));
         }
         let there = Patience::LONG.with(|| look(&self.setup.persistent)).map_err(|e| self.unread(&e))?;
@@ -160,8 +161,9 @@ impl Of {
         for (key, files) in there {
             found.extend(files.into_iter().map(|(rank, looks)| (file_name(&key, rank), looks)));
         }
-        let text = serde_json::to_vec(&found).map_err(|e| e.to_string())?;
-        write_durably(&note, &text).map_err(|e| Unprepared::Storage(format!("{}: {e}", note.display())))?;
+        let written = serde_json::to_vec(&found).map_err(io::Error::from);
+        let written = written.and_then(|text| Patience::LONG.with(|| write_durably(&note, &text)));
+        written.map_err(|e| Unprepared::Storage(format!("{}: {e}", note.display())))?;
         Ok((found, true))
     }
 
@@ -177,7 +179,7 @@ impl Of {
                 continue;
             }
             for rank in files.into_keys() {
-                put_aside(&path(&self.setup.persistent, &key, rank)).map_err(Unprepared::Storage)?;
+                put_aside(&path(&self.setup.persistent, &key, rank))?;
                 moved += 1;
             }
         }

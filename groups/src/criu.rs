@@ -9,10 +9,10 @@ use crate::known::{self, Ended, Known, Written};
 use crate::lines::Reach;
 use driver::ports::{Engine, Happening, NotSaved, Unprepared};
 use engines::app::interval_variables;
+use engines::criu::{Restores, is_trusted};
 use engines::criu_steps::length_from;
 use engines::wardens::{Callbacks, Dump, Standing, Wardens};
 use host::mail::{Post, Tries};
-use job::run_folder::is_own;
 use protocol::Manifest;
 use run::Checkpoints;
 use std::cell::Cell;
@@ -371,6 +371,7 @@ pub struct GroupCriu {
     wardens: Wardens,
     dumps: config::Criu,
     tries: Tries,
+    restores: Restores,
 }
 
 impl GroupCriu {
@@ -407,7 +408,8 @@ impl GroupCriu {
         };
         let wardens = Wardens::listen(&folder, host, Callbacks::new(lost, asked))?;
         let (seats, within, dumps) = (seats.clone(), within.clone(), dumps.clone());
-        Ok(GroupCriu { group, post, checkpoints, seats, within, wardens, dumps, tries: Tries::default() })
+        let (tries, restores) = (Tries::default(), Restores::default());
+        Ok(GroupCriu { group, post, checkpoints, seats, within, wardens, dumps, tries, restores })
     }
 }
 
@@ -421,10 +423,13 @@ impl Engine for GroupCriu {
     }
 
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
-        is_own(&self.within.run)?;
+        is_trusted(&self.within.run)?;
+        let line = from.map(|manifest| self.checkpoints.path(manifest.number));
+        // Where nobody has asked yet why the group had ended.
+        let _ = self.restores.failed();
+        self.restores.begin(line.clone())?;
         self.wardens.forget();
         let mut environment = interval_variables(interval_s);
-        let line = from.map(|manifest| self.checkpoints.path(manifest.number));
         self.within.goes_on(self.group, line.as_deref());
         environment.extend(line.map(|line| (LINE.to_string(), line.to_string_lossy().into_owned())));
         Ok(environment)
@@ -474,6 +479,10 @@ impl Engine for GroupCriu {
 
     fn give_up(&mut self) {
         self.tries.void();
+    }
+
+    fn has_killed(&mut self) -> Option<String> {
+        self.restores.failed()
     }
 }
 

@@ -84,7 +84,9 @@ fn gone(parts: &[Part], number: u64) -> Option<u64> {
     (holder::FIRST..number.min(newest + 1)).find(|n| parts.iter().all(|part| part.holder != *n))
 }
 
-/// A holder that belongs to a later start of the same job: an earlier start never takes over from a later one.
+/// A holder that belongs to a later start of the same job: an earlier start never takes over from a later one. Nodes end lives by
+/// these numbers, too, so that one which slurmctld gives again, since it has forgotten a requeue, is let in no more than an
+/// earlier one: the controller has its job requeued until the number is new.
 fn later_life(parts: &[Part], me: &Claim) -> Option<u64> {
     let last = parts.last()?;
     let started = |part: &Part| {

@@ -16,6 +16,7 @@ pub mod nodes;
 pub mod runs;
 pub mod set_down;
 pub mod testimony;
+mod trouble;
 pub mod witnesses;
 
 pub use lease::Lease;
@@ -23,6 +24,7 @@ pub use nodes::{Nodes, Released};
 pub use runs::Runs;
 pub use set_down::{JobOn, NotSetDown, SetDowns};
 pub use testimony::Testimonies;
+pub use trouble::Trouble;
 
 use protocol::{Held, Incarnation};
 

@@ -12,6 +12,11 @@ use protocol::{Event, FailureKind, Messages, Phase};
 /// How long files may take to be taken that a program has written just before its end, s.
 const LAST_LOOK_S: f64 = 5.0;
 
+/// Whether an exit code is that of a signal by which somebody asks for an end.
+fn is_of_asking(code: i32) -> bool {
+    ASKING.contains(&(code - 128))
+}
+
 impl Driver<'_> {
     /// The script ended: by itself, by a crash, or with a node; or a step was lost. None if the script goes on after that.
     pub(super) fn exited(&mut self, code: i32) -> Option<End> {
@@ -20,7 +25,7 @@ impl Driver<'_> {
         let exited_s = self.ports.clock.now_s();
         let limit_s = exited_s + VERDICT_LIMIT_S;
         // What has ended it by a signal may have asked us at the same time.
-        let asked_s = if ASKING.contains(&(code - 128)) { exited_s + 1.0 } else { exited_s };
+        let asked_s = if is_of_asking(code) { exited_s + 1.0 } else { exited_s };
         loop {
             if let Some(end) = self.lost_nodes() {
                 return Some(end);
@@ -34,28 +39,19 @@ impl Driver<'_> {
             if now_s >= limit_s || now_s >= asked_s && !self.ports.cluster.suspects() {
                 break;
             }
-            match self.ports.clock.wait(limit_s.min(now_s + 1.0)) {
-                Some(Happening::NodeLost { node, at_s }) => {
-                    if let Some(end) = self.lost(&node, at_s) {
-                        return Some(end);
-                    }
-                }
-                Some(Happening::Terminate) => {
-                    if let Some(end) = self.asked_to_end() {
-                        return Some(end);
-                    }
-                }
-                Some(Happening::Checkpointed(result)) => {
-                    if let Some(end) = self.checkpointed(result) {
-                        return Some(end);
-                    }
-                }
-                Some(Happening::GoesOn) => self.goes_on(Phase::Checkpoint),
-                Some(Happening::Ordered(order)) => self.ordered(order),
-                Some(Happening::Superseded) => return Some(End::Superseded),
+            let end = match self.ports.clock.wait(limit_s.min(now_s + 1.0)) {
                 // The script after its step: its own end counts.
                 Some(Happening::Exited { code }) => return self.exited(code),
-                _ => {}
+                Some(Happening::Ordered(order)) => {
+                    self.ordered(order);
+                    None
+                }
+                // What it was doing is over.
+                Some(Happening::Appeared | Happening::Back | Happening::Hindered(_)) | None => None,
+                Some(happening) => self.hear(happening),
+            };
+            if end.is_some() {
+                return end;
             }
         }
         if self.ports.engine.halted() {
@@ -111,8 +107,8 @@ impl Driver<'_> {
         let was_asked = self.ports.child.was_asked(code);
         let not_its_fault = self.ports.engine.has_killed().filter(|_| !was_asked).or_else(|| self.not_back(code));
         // A script may have waited for what it has ended itself.
-        let is_over = by_signal(code).is_none() || was_asked || self.crashes >= self.setup.step_retries;
-        let is_over = is_over || self.exited.is_some() && ASKING.contains(&(code - 128));
+        let is_own_end = self.exited.is_some() && is_of_asking(code);
+        let is_over = by_signal(code).is_none() || was_asked || self.crashes >= self.setup.step_retries || is_own_end;
         if not_its_fault.is_none() && is_over {
             if self.ports.child.runs() {
                 // Without us it would hear of the step's end, and may know what to do.
@@ -158,7 +154,7 @@ impl Driver<'_> {
     }
 
     /// Whether the checkpoint from which the script was to go on has been set aside since.
-    fn has_lost_its_line(&mut self) -> bool {
+    pub(super) fn has_lost_its_line(&mut self) -> bool {
         let Some(from) = self.from else { return false };
         let Ok((line, _)) = self.ports.store.look() else { return true };
         line.is_none_or(|line| line.number < from)
@@ -191,14 +187,12 @@ impl Driver<'_> {
         }
         self.ports.child.stop();
         let needed = self.setup.started.nodes.len().saturating_sub(self.setup.settings.spare as usize);
+        let left = format!("left: {}; needed: {needed}", options::counted(self.nodes.len(), "node"));
         if self.nodes.len() >= needed.max(1) {
-            self.decided(
-                "restart in place",
-                &format!("left: {}; needed: {needed}", options::counted(self.nodes.len(), "node")),
-            );
+            self.decided("restart in place", &left);
             return Some(End::Again);
         }
-        self.decided("requeue", &format!("left: {}; needed: {needed}", options::counted(self.nodes.len(), "node")));
+        self.decided("requeue", &left);
         Some(End::Requeue(FailureKind::Node))
     }
 
@@ -277,6 +271,7 @@ impl Driver<'_> {
 
     /// Hands the run back to the queue because somebody wants its nodes.
     pub(super) fn vacate(&mut self, kind: FailureKind, reason: &str) -> Outcome {
+        protocol::say!("joulepoint: {reason}");
         let now_s = self.ports.clock.now_s();
         self.note(vec![failure(kind, None, now_s, now_s, reason)]);
         self.requeue(kind)

@@ -288,8 +288,8 @@ impl Groups<'_> {
         }
         if let Some(line) = self.all[group].back.take() {
             if let Err(e) = self.prepare(group, line.as_ref()) {
-                if matches!(e, Unprepared::Storage(_)) && line.is_some() {
-                    self.held.get_or_insert(format!("a checkpoint of group {group} could not be brought back: {e}"));
+                if matches!(e, Unprepared::Storage(_)) {
+                    self.held.get_or_insert(format!("group {group} could not be brought back: {e}"));
                     return;
                 }
                 self.failed_checkpoint(group, format!("could not be brought back: {e}"));
@@ -363,7 +363,9 @@ impl Groups<'_> {
         let code = worst.map_or(0, own_code);
         // An image that cannot be restored is no failure of the program: it has its line.
         let of_image = std::mem::take(&mut self.all[group].of_image);
-        let not_restored = code == protocol::EXIT_KILLED && (of_image || self.has_lost_its_line(group));
+        let not_now = self.ports.engines[group].has_killed();
+        let mut is_not_back = || code == protocol::EXIT_KILLED && (of_image || self.has_lost_its_line(group));
+        let not_restored = not_now.is_some() || is_not_back();
         let may_try = by_signal(code).is_some() && self.all[group].crashes < self.setup.step_retries;
         if !not_restored && !may_try {
             self.finish(group, None);
@@ -371,7 +373,8 @@ impl Groups<'_> {
         }
         self.all[group].crashes += u32::from(!not_restored);
         let now_s = self.ports.clock.now_s();
-        let reason = format!("group {group} ended by signal {}", by_signal(code).unwrap_or_default());
+        let by_a_signal = || format!("group {group} ended by signal {}", by_signal(code).unwrap_or_default());
+        let reason = not_now.unwrap_or_else(by_a_signal);
         self.cut(group, Phase::Restart);
         self.note_in(group, failure(FailureKind::Step, None, now_s, now_s, &reason));
         self.go_back(group, now_s);

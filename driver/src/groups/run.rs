@@ -12,7 +12,7 @@ use super::together::Together;
 use super::under_way::{Lent, Sweep, Then};
 use crate::ledger::Ledger;
 use crate::orders::Desk;
-use crate::ports::{CANCELLED, Happening, Unprepared};
+use crate::ports::{CANCELLED, Happening};
 use crate::protection::{EXIT_NOT_PROTECTED, Guard};
 use crate::setup::{
     AskedToEnd, COMPLETED, EXIT_NOT_RESTORED, FAILED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, LONGEST_CUT_S, Limit,
@@ -166,11 +166,11 @@ impl Groups<'_> {
             self.decided_in(group, "place group", "has its nodes");
             self.all[group].resumed = line.as_ref().map(|m| m.number);
             if let Err(e) = self.prepare(group, line.as_ref()) {
-                let reason = format!("could not be brought back: {e}");
-                if matches!(e, Unprepared::Storage(_)) && line.is_some() {
-                    self.held.get_or_insert(format!("a checkpoint of group {group} {reason}"));
+                // Without what the engine has to do first, it would begin anew beside what it has done.
+                if line.is_some() || self.setup.resumes {
+                    self.held.get_or_insert(format!("group {group} could not be brought back: {e}"));
                 }
-                self.failed_checkpoint(group, reason);
+                self.failed_checkpoint(group, format!("could not be brought back: {e}"));
             }
             self.phase(group);
         }

@@ -5,6 +5,7 @@ use crate::board::Within;
 use crate::dealt::Dealt;
 use ::criu::line::Member;
 use driver::groups::ports::Shares;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use steps::groups::split::Unsplit;
 use steps::sandboxes::fit;
@@ -38,6 +39,21 @@ fn line(of: &Dumped, open: &[&DumpedCall], into: &Path) -> Result<(), String> {
 
 fn from(line: &Path) -> [(String, String); 1] {
     [(LINE.to_string(), line.to_string_lossy().into_owned())]
+}
+
+/// No open calls, of a run that is taken up.
+fn seats(run: &Path) -> Seats {
+    let taken = run::take_up(run, &run::line::Claim::default(), run::Patience::NONE).unwrap();
+    Seats {
+        all: Arc::default(),
+        post: host::mail::queue().0,
+        steps: None,
+        placements: run::Placements::of_holder(run, &taken.holder),
+        empties: None,
+        dealt: Dealt::open(run, "5eed".to_string()),
+        within: Within::Nothing,
+        without: Arc::default(),
+    }
 }
 
 #[test]
@@ -186,17 +202,7 @@ fn messages_are_kept_for_calls_that_a_line_or_an_ended_share_has_and_for_no_othe
 #[test]
 fn a_call_that_runs_without_groups_is_told_of_at_the_end() {
     let run = tempfile::tempdir().unwrap();
-    let taken = run::take_up(run.path(), &run::line::Claim::default(), run::Patience::NONE).unwrap();
-    let seats = Seats {
-        all: Arc::default(),
-        post: host::mail::queue().0,
-        steps: None,
-        placements: run::Placements::of_holder(run.path(), &taken.holder),
-        empties: None,
-        dealt: Dealt::open(run.path(), "5eed".to_string()),
-        within: Within::Nothing,
-        without: Arc::default(),
-    };
+    let seats = seats(run.path());
     let (ours, _theirs) = UnixStream::pair().unwrap();
     assert_eq!(seats.messages(), None);
     for why in ["it names nodes", "it names a terminal"] {
@@ -205,4 +211,27 @@ fn a_call_that_runs_without_groups_is_told_of_at_the_end() {
     assert!(!seats.open(1, &ours, None, Err(Unsplit::Answer)), "which starts nothing");
     let told = seats.messages().unwrap();
     assert_eq!((told.script.as_str(), told.together.as_deref()), ("5eed", Some("it names nodes")));
+}
+
+#[test]
+fn a_group_whose_storage_has_failed_its_restore_waits_and_its_checkpoint_stays() {
+    let run = tempfile::tempdir().unwrap();
+    fs::set_permissions(run.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let checkpoints = Checkpoints::open(run.path().join("checkpoints/g1"), 2).unwrap();
+    let (of, seats, post) = (driver(run.path(), "s"), seats(run.path()), host::mail::queue().0);
+    let mut engine =
+        GroupCriu::listen(1, post, checkpoints.clone(), &seats, &of, "localhost", &config::Criu::default()).unwrap();
+    let (line, folder) = (Manifest { number: 3, ..Manifest::default() }, checkpoints.path(3));
+    fs::create_dir(&folder).unwrap();
+    let mark = folder.join(::criu::NOT_NOW);
+    fs::write(&mark, "of an earlier life").unwrap();
+    let mut prepare = |line: Option<&Manifest>| engine.prepare(line, 9.0).map(drop);
+    assert_eq!(prepare(Some(&line)), Ok(()));
+    assert_eq!(prepare(Some(&line)), Ok(()), "it was back, and has crashed");
+    fs::write(&mark, "the disk is full").unwrap();
+    assert_eq!(prepare(Some(&line)), Err(Unprepared::Storage("the disk is full".to_string())));
+    assert_eq!(prepare(Some(&line)), Ok(()), "the next try is a new one");
+    assert!(!mark.exists());
+    fs::set_permissions(run.path(), fs::Permissions::from_mode(0o770)).unwrap();
+    assert!(matches!(prepare(None), Err(Unprepared::Unusable(_))), "others may have written there");
 }

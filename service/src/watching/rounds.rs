@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use store::OpenRun;
+use watch::Trouble;
 use watch::runs::{self, Doing};
 
 /// Time between two looks.
@@ -25,6 +26,9 @@ const ASK_OUT_S: f64 = 30.0;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
+/// Exit code of a wrapper whose run a later life of its job has.
+const SUPERSEDED: i32 = 123;
+
 /// Time between two looks for nodes that are well and still down in Slurm by our doing, s.
 const RESUME_S: f64 = 1.0;
 
@@ -37,28 +41,27 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// Watches for ever.
     pub(crate) fn watch_for_ever(&self) {
-        let (mut resumed_s, mut known) = (0.0, String::new());
+        let (mut resumed_s, mut trouble) = (0.0, Trouble::default());
         loop {
             std::thread::sleep(LOOK);
-            let looked = self.watch_once();
+            let looked = self.watch_once(&mut trouble);
             let now_s = self.watching.now_s();
             if now_s - resumed_s >= RESUME_S {
                 resumed_s = now_s;
                 self.acts.resume_well();
             }
-            let error = looked.err().map(|e| format!("{e:#}")).unwrap_or_default();
-            if error != known {
-                match error.as_str() {
-                    "" => tracing::info!("the cluster can be looked at again"),
-                    error => tracing::error!(error, "a look at the cluster failed; said once until it changes"),
+            match (trouble.looked(now_s, looked.is_err()), looked) {
+                (Some(_), Err(e)) => {
+                    tracing::error!(error = format!("{e:#}"), "a look at the cluster failed; said once")
                 }
-                known = error;
+                (Some(after_s), Ok(())) => tracing::info!(after_s, "the cluster can be looked at again"),
+                (None, _) => {}
             }
         }
     }
 
     /// Looks at everything once, and does what follows.
-    fn watch_once(&self) -> Result<()> {
+    fn watch_once(&self, trouble: &mut Trouble) -> Result<()> {
         let watching = &self.watching;
         let runs = self.acts.reader.lock().open_runs_kept()?;
         let now_s = watching.now_s();
@@ -70,18 +73,19 @@ impl Watcher {
         self.acts.on_nodes(actions);
         // First: Slurm requeues the jobs of a node that is down at once, and one that we requeue waits for its epilog there.
         self.acts.set_down_due(&runs);
-        let asked = self.ask_about_jobs(&runs);
+        let asked = self.ask_about_jobs(&runs, trouble);
         self.note_held(&runs);
         asked
     }
 
     /// Asks Slurm about those of our own jobs to which something may have happened, and helps them; no more often than
     /// the site allows, however many there are.
-    fn ask_about_jobs(&self, runs: &[OpenRun]) -> Result<()> {
+    fn ask_about_jobs(&self, runs: &[OpenRun], trouble: &mut Trouble) -> Result<()> {
         let watching = &self.watching;
         let known: Vec<runs::Run> = runs.iter().map(run).collect();
         let open: BTreeSet<u32> = known.iter().map(|r| r.job).collect();
         watching.words.lock().retain(|job, _| open.contains(job));
+        trouble.forget_others(&open);
         watching.given_back.lock().retain(|(job, _), _| open.contains(job));
         let due = watching.runs.lock().due(watching.now_s(), &known, &watching.nodes.lock());
         let (begun, waiting) = (Instant::now(), self.acts.slurm.when_idle());
@@ -98,6 +102,7 @@ impl Watcher {
             }
             watching.asked.fetch_add(1, Ordering::Relaxed);
             let now_s = watching.now_s();
+            trouble.asked(job, answer.is_ok());
             match answer {
                 Ok(answer) => self.hear_of(now_s, job, answer, runs.iter().zip(&known).filter(|(r, _)| r.job == job)),
                 Err(e) => {
@@ -119,7 +124,6 @@ impl Watcher {
         of: impl Iterator<Item = (&'a OpenRun, &'a runs::Run)>,
     ) {
         let watching = &self.watching;
-        let word = answer.as_ref().map(|j| word(j, listener::now_s()));
         let is_in_service = |node: &str| {
             let told = self.acts.slurm.when_idle().node(node);
             told.is_ok_and(|told| told.is_some_and(|node| !node.is_out_of_service()))
@@ -131,6 +135,7 @@ impl Watcher {
         for (open, known) in of {
             let told = watching.words.lock().get(&open.job).map(|(_, job)| job.clone());
             told.iter().for_each(|job| watching.note_given_back(open, job, is_in_service));
+            let word = told.as_ref().map(|job| word(job, listener::now_s(), open.restart_count));
             let action = watching.runs.lock().answered(now_s, known, word.as_ref(), &watching.nodes.lock());
             if let Some(action) = action {
                 self.acts.on_run(open, action);
@@ -200,8 +205,14 @@ fn is_short(job: &Job) -> bool {
     job.restarts > 0 && lasted_s.is_some_and(|lasted_s| lasted_s < LATEST_SIGNAL.as_secs_f64())
 }
 
-/// What a job is doing, by Slurm's word at `now_s`.
-fn word(job: &Job, now_s: f64) -> runs::Job {
+/// Whether the run, which has had a life with the number `newest`, did not let this one of its job in: slurmctld was killed before
+/// it had written requeues down, and gives their numbers again. The next requeue brings a higher one.
+fn is_counted_again(job: &Job, newest: u32) -> bool {
+    job.exit.code == SUPERSEDED && job.restarts < newest
+}
+
+/// What a job is doing, by Slurm's word at `now_s`; its run has had lives up to the number `newest`.
+fn word(job: &Job, now_s: f64, newest: u32) -> runs::Job {
     let doing = match job.state {
         // Its nodes may still boot for it: as little is to be done as while its end is cleaned up.
         JobState::Running if job.has_flag("COMPLETING") || job.has_flag("CONFIGURING") => Doing::Completing,
@@ -217,6 +228,7 @@ fn word(job: &Job, now_s: f64) -> runs::Job {
         JobState::Cancelled => Doing::Cancelled,
         JobState::Timeout | JobState::Deadline => Doing::Timeout,
         JobState::Failed if ended_by(job, SIGKILL) || ended_by(job, SIGTERM) && is_short(job) => Doing::Killed,
+        JobState::Failed if is_counted_again(job, newest) => Doing::Killed,
         _ => Doing::Failed,
     };
     runs::Job {
@@ -240,7 +252,7 @@ mod tests {
         let doing = |text: &str| {
             let line = format!("JobId=7 UserId=alice(1000) JobState=FAILED StartTime=1000 {text}");
             let job = slurm::example::parse_job(&line, 7).expect("parses").expect("a job");
-            word(&job, 2000.0).doing
+            word(&job, 2000.0, 2).doing
         };
         for (text, killed) in [
             ("ExitCode=0:9 EndTime=1900", true),
@@ -249,6 +261,8 @@ mod tests {
             ("ExitCode=0:15 EndTime=1003 Restarts=0", false),
             ("ExitCode=0:15 EndTime=1900 Restarts=1", false),
             ("ExitCode=1:0 EndTime=1003 Restarts=1", false),
+            ("ExitCode=123:0 EndTime=1003 Restarts=1", true),
+            ("ExitCode=123:0 EndTime=1003 Restarts=2", false),
         ] {
             assert_eq!(doing(text) == Doing::Killed, killed, "{text}");
         }
