@@ -109,8 +109,6 @@ floor "tidy: map, docs, names" $suite tidy
 floor "house: sizes, circles, errors" $suite house
 floor "plugin in a hostile host" $suite spank_host
 floor "doctor: each fault provoked" $suite doctor
-floor_real "a private Slurm whose nodes die" lifecycle
-floor_real "stock Slurm, without us" baseline
 # The packages of what is built already; a release build is for make deb.
 BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
 # Four streams side by side: each suite has a Slurm of its own, and mostly waits.
@@ -126,6 +124,8 @@ BUILT=${CARGO_TARGET_DIR:-target}/debug sh packaging/deb.sh
 ) &
 engines=$!
 (
+    run_real "$work/lifecycle" lifecycle
+    run_real "$work/baseline" baseline
     run_real "$work/mpi" mpi
 ) &
 groups=$!
@@ -158,6 +158,8 @@ tell "programs that nobody chose" "$work/programs"
 tell "steps whose nodes die, by CRIU" "$work/died"
 tell "steps across nodes, by CRIU" "$work/steps"
 wait "$groups"
+tell "a private Slurm whose nodes die" "$work/lifecycle"
+tell "stock Slurm, without us" "$work/baseline"
 tell "one MPI program over all groups" "$work/mpi"
 wait "$troubles"
 tell "power losses and partitions" "$work/partitions"

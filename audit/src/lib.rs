@@ -29,6 +29,8 @@ pub enum Act {
     Requeue,
     /// A requeued job starts without waiting.
     StartNow,
+    /// A requeued job starts at a moment, and not before.
+    StartAt,
     /// A job is let go that Slurm holds since its launch failed.
     Release,
     /// What is left of a job on a node is ended.
@@ -68,6 +70,7 @@ impl Act {
             Act::Requeue => "requeue",
             Act::Release => "release",
             Act::StartNow => "start_now",
+            Act::StartAt => "start_at",
             Act::Fence => "fence",
             Act::Freeze => "freeze",
             Act::Thaw => "thaw",

@@ -105,9 +105,11 @@ pub fn run(args: &LoansArgs, conf: &Path) -> Result<i32, Failure> {
         None => {}
     }
     let now = jiff::Zoned::now();
-    let moment = |text: &Option<String>| text.as_deref().map(|t| moment::parse(t, &now)).transpose();
-    let (mut start_s, end_s) =
-        (moment(&args.start).map_err(Failure::Usage)?, moment(&args.end).map_err(Failure::Usage)?);
+    let moment = |text: &Option<String>| {
+        let moment = text.as_deref().map(|t| moment::parse(t, &now)).transpose();
+        moment.map_err(|e| Failure::Usage(e.to_string()))
+    };
+    let (mut start_s, end_s) = (moment(&args.start)?, moment(&args.end)?);
     let jobs = args.jobs.as_deref().map(|text| crate::report::known_jobs(text, conf)).transpose()?;
     let jobs = jobs.map(|jobs| jobs.list());
     if start_s.is_none() && jobs.is_none() {

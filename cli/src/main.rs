@@ -84,7 +84,7 @@ enum Command {
     ///
     /// The job resumes from this checkpoint when Slurm starts it again. If the checkpoint fails, the job goes on as
     /// it was. A job that was submitted with --no-requeue is refused. Exit status as for `checkpoint`.
-    Vacate(steer::SteerArgs),
+    Vacate(steer::VacateArgs),
     /// Start a running job's program again from its newest checkpoint, on the same nodes.
     ///
     /// For a program that hangs or went wrong. What it did since that checkpoint is done again; without a checkpoint it
@@ -424,7 +424,7 @@ fn run(cli: Cli) -> Result<i32, Failure> {
         Command::Status(args) => return status::run(&args, &cli.conf),
         Command::Loans(args) => return loans::run(&args, &cli.conf),
         Command::Checkpoint(args) => return steer::run(Verb::Checkpoint, &args, &client(&cli.conf)?),
-        Command::Vacate(args) => return steer::run(Verb::Vacate, &args, &client(&cli.conf)?),
+        Command::Vacate(args) => return steer::vacate(&args, &client(&cli.conf)?),
         Command::Restart(args) => return steer::run(Verb::Restart, &args, &client(&cli.conf)?),
         Command::Enable(args) => return steer::run(Verb::Enable, &args, &client(&cli.conf)?),
         Command::Disable(args) => return steer::run(Verb::Disable, &args, &client(&cli.conf)?),

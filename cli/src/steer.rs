@@ -1,6 +1,8 @@
 //! `joulepoint checkpoint`, `vacate`, `restart`, `enable` and `disable`: orders for a running job.
 
 use crate::{Failure, out};
+use ::report::moment;
+use jiff::Zoned;
 use protocol::{OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
@@ -29,10 +31,31 @@ pub struct SteerArgs {
     json: bool,
 }
 
+/// Arguments of `vacate`.
+#[derive(clap::Args)]
+pub struct VacateArgs {
+    #[command(flatten)]
+    order: SteerArgs,
+    /// Let the job begin again then, and not before: as sbatch takes it, such as 20:00, tomorrow or now+2hours.
+    #[arg(long, value_name = "TIME")]
+    begin: Option<String>,
+}
+
+/// Lets a job leave its nodes; the exit code.
+pub fn vacate(args: &VacateArgs, client: &Client) -> Result<i32, Failure> {
+    let begin_s = args.begin.as_deref().map(|text| moment::parse_next(text, &Zoned::now()));
+    let begin_s = begin_s.transpose().map_err(|e| Failure::Usage(format!("--begin: {e}")))?;
+    give(Verb::Vacate, begin_s, &args.order, client)
+}
+
 /// Gives an order and tells what came of it; the exit code.
 pub fn run(verb: Verb, args: &SteerArgs, client: &Client) -> Result<i32, Failure> {
+    give(verb, None, args, client)
+}
+
+fn give(verb: Verb, begin_s: Option<f64>, args: &SteerArgs, client: &Client) -> Result<i32, Failure> {
     check(&args.job).map_err(Failure::Usage)?;
-    let request = OrderRequest { version: protocol::VERSION, id: new_id(), job: args.job.clone(), verb };
+    let request = OrderRequest { version: protocol::VERSION, id: new_id(), job: args.job.clone(), verb, begin_s };
     let given: OrderStatus = patiently(|| client.post("/v1/orders", &request))?;
     let status = if args.no_wait { given } else { wait(client, given)? };
     if args.json {

@@ -223,6 +223,12 @@ mod tests {
             ("price_per_kwh = -0.3\ncurrency = \"EUR\"", "accounting.price_per_kwh = -0.3"),
             ("price_per_kwh = 0.3", "accounting.currency"),
             ("co2_g_per_kwh = inf", "accounting.co2_g_per_kwh"),
+            (
+                "tariff = \"tariff.csv\"\ncurrency = \"EUR\"",
+                "accounting.tariff = 'tariff.csv' must be an absolute path",
+            ),
+            ("tariff = \"/etc/joulepoint/tariff.csv\"", "accounting.currency"),
+            ("wait_for = \"wind\"", "wind"),
         ] {
             let e = parse(&format!("[accounting]\n{text}\n"), "f").unwrap_err();
             assert!(e.to_string().contains(key), "{e}");

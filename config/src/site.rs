@@ -4,6 +4,7 @@ use crate::{Calibration, Lend, Limits, Watch};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use tariff::{Aim, Rates};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -79,6 +80,10 @@ pub struct Accounting {
     pub currency: String,
     /// Carbon dioxide of a kilowatt-hour, g; absent if reports are to tell none.
     pub co2_g_per_kwh: Option<f64>,
+    /// File with prices and carbon by time, which come before the two above.
+    pub tariff: Option<PathBuf>,
+    /// What jobs wait for that may: hours of less price or of less carbon.
+    pub wait_for: Aim,
 }
 
 impl Accounting {
@@ -90,10 +95,23 @@ impl Accounting {
             }
         }
         let is_word = |c: char| !c.is_control() && !c.is_ascii_digit() && c != ',';
-        if self.price_per_kwh.is_some() && (self.currency.is_empty() || !self.currency.chars().all(is_word)) {
+        if let Some(path) = self.tariff.as_ref().filter(|path| !path.is_absolute()) {
+            return Some(format!("accounting.tariff = '{}' must be an absolute path", path.display()));
+        }
+        if self.has_prices() && (self.currency.is_empty() || !self.currency.chars().all(is_word)) {
             return Some(format!("accounting.currency = '{}' must name the price's, such as \"EUR\"", self.currency));
         }
         None
+    }
+
+    /// Whether reports are to tell prices.
+    pub fn has_prices(&self) -> bool {
+        self.price_per_kwh.is_some() || self.tariff.is_some()
+    }
+
+    /// The rates of times that no tariff has.
+    pub fn rates(&self) -> Rates {
+        Rates { price_per_kwh: self.price_per_kwh, co2_g_per_kwh: self.co2_g_per_kwh }
     }
 }
 

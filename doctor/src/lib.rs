@@ -11,6 +11,7 @@ mod plugin;
 mod plugstack;
 mod runs;
 mod slurm_settings;
+mod tariff;
 
 use serde::Serialize;
 use std::fmt;
@@ -130,6 +131,7 @@ pub fn examine(patient: &Patient) -> Vec<Finding> {
     munge::examine(&site, &mut findings);
     if patient.side == Side::Controller {
         folder::examine_store(&site.controller.store, &mut findings);
+        tariff::examine(&site.accounting, &mut findings);
     }
     controller::examine(&site, &mut findings);
     if patient.side == Side::Node {

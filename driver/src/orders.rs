@@ -1,5 +1,6 @@
 //! Orders of people on the driver's desk: each is heard once, answered once, and remembered in the journal.
 
+use crate::protection::clock;
 use protocol::{Event, FailureKind, Order, OrderState, OrderedCheckpoint, Verb};
 use std::collections::BTreeMap;
 
@@ -18,7 +19,10 @@ pub struct Desk {
 /// Why a run is put back into the queue when the checkpoint of an order is complete; none of them for other orders.
 pub fn leaving(order: &Order) -> Option<(FailureKind, String)> {
     match order.verb {
-        Verb::Vacate => Some((FailureKind::Requeued, format!("vacated on the order of {}", order.by))),
+        Verb::Vacate => {
+            let until = order.begin_s.map_or(String::new(), |begin_s| format!(", until {}", clock(begin_s)));
+            Some((FailureKind::Requeued, format!("vacated on the order of {}{until}", order.by)))
+        }
         Verb::Preempt => Some((FailureKind::Preempted, format!("the nodes of loan {} are needed back", order.by))),
         Verb::Checkpoint | Verb::Restart | Verb::Enable | Verb::Disable => None,
     }
@@ -167,7 +171,7 @@ mod tests {
     use super::*;
 
     fn order(id: &str, verb: Verb) -> Order {
-        Order { id: id.into(), verb, by: "alice".into() }
+        Order { id: id.into(), verb, by: "alice".into(), begin_s: None }
     }
 
     fn state(event: Option<Event>) -> Option<OrderState> {

@@ -427,7 +427,7 @@ pub fn line(protection: &Protection) -> String {
 }
 
 /// A moment as the clock on the wall shows it.
-fn clock(at_s: f64) -> String {
+pub(crate) fn clock(at_s: f64) -> String {
     let moment = Timestamp::from_second(at_s as i64).unwrap_or_default();
     moment.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }

@@ -286,7 +286,7 @@ fn checkpoints_that_cannot_be_restored_are_no_crashes_of_the_script() {
 #[test]
 fn a_job_that_is_cancelled_while_it_leaves_its_nodes_does_not_come_back() {
     let world = World::default();
-    let vacate = Order { id: "a".into(), verb: Verb::Vacate, by: "alice".into() };
+    let vacate = Order { id: "a".into(), verb: Verb::Vacate, by: "alice".into(), begin_s: None };
     let script = vec![(10.0, Happening::Ordered(vacate)), (12.0, Happening::GoesOn), (15.0, saved())];
     assert_eq!(play(&world, script), Outcome::Ended(143));
     let ends = |e: &Event| matches!(e, Event::Ended { state, .. } if state == "cancelled");

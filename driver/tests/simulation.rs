@@ -157,7 +157,7 @@ impl World {
             [Verb::Checkpoint, Verb::Vacate, Verb::Preempt, Verb::Restart, Verb::Disable, Verb::Enable, Verb::Enable];
         let verb = verbs[self.rng.random_range(0..verbs.len())];
         self.orders += 1;
-        let order = Order { id: self.orders.to_string(), verb, by: "alice".into() };
+        let order = Order { id: self.orders.to_string(), verb, by: "alice".into(), begin_s: None };
         self.told.push(order.clone());
         order
     }

@@ -61,6 +61,15 @@ pub fn parse_time(text: &str) -> Result<Duration, Wrong> {
     nonzero(seconds)
 }
 
+/// Parses hours, or a time with its unit or in one of Slurm's longer forms: `8`, `12h`, `90min`, `1-12`.
+///
+/// # Errors
+/// What is wrong.
+pub fn parse_hours(text: &str) -> Result<Duration, Wrong> {
+    let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if is_number { parse_time(&format!("{text}h")) } else { parse_time(text) }
+}
+
 fn nonzero(seconds: u64) -> Result<Duration, Wrong> {
     if seconds == 0 {
         return Err(Wrong::Range("is no time at all"));
@@ -247,6 +256,13 @@ mod tests {
         {
             assert!(parse_time(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_number_alone_is_hours_where_hours_are_meant() {
+        let s = |t| parse_hours(t).map(|d| d.as_secs());
+        assert_eq!((s("8"), s("8h"), s("90min"), s("1-12")), (Ok(28_800), Ok(28_800), Ok(5400), Ok(129_600)));
+        assert!(s("0").is_err() && s("").is_err() && s("8x").is_err());
     }
 
     #[test]

@@ -13,7 +13,8 @@ mod table;
 mod wrong;
 
 pub use forms::{
-    Signal, TIMES, counted, format_time, parse_percent, parse_signal, parse_size, parse_time, spoken, time_argument,
+    Signal, TIMES, counted, format_time, parse_hours, parse_percent, parse_signal, parse_size, parse_time, spoken,
+    time_argument,
 };
 pub use prospect::{CHECKPOINT_COMMAND, Job, prospect};
 pub use settings::{Bounds, Engine, Log, Network, Objective, Protocol, Resume, Settings, resolve};

@@ -150,6 +150,8 @@ pub struct Settings {
     pub keep: u32,
     /// Whether the job is requeued after its last checkpoint when the walltime ends; absent for the site's habit.
     pub requeue: Option<bool>,
+    /// How long the job may wait in all for hours of less price or carbon; absent for not at all.
+    pub flexible: Option<Duration>,
     /// What comes back when the script is started again.
     pub resume: Resume,
     /// Whose network a sandbox has.
@@ -248,6 +250,7 @@ pub fn resolve(request: &Request, defaults: &BTreeMap<String, String>) -> Result
         dir: merged.get("ft-energy-dir").map(PathBuf::from),
         keep: merged.parsed("ft-energy-keep", forms::parse_count).unwrap_or(2),
         requeue: merged.get("ft-energy-requeue").map(|v| v == "yes"),
+        flexible: merged.parsed("ft-energy-flexible", forms::parse_hours),
         network: match merged.get("ft-energy-network") {
             Some("host") => Network::Host,
             Some("own") => Network::Own,
@@ -368,6 +371,15 @@ fn refuse_contradictions(merged: &Merged, settings: &Settings) -> Result<(), Ref
             &format!("is for the engine app, but the engine is {}", engine.as_str()),
             "--ft-energy-engine=app",
         ));
+    }
+    let cannot_be_asked = match settings.engine {
+        Some(Engine::App) => settings.signal.is_none(),
+        engine => matches!(engine, Some(Engine::Scr | Engine::Veloc)),
+    };
+    if settings.flexible.is_some() && cannot_be_asked && by_user("ft-energy-flexible") {
+        let reason = "needs a program that can be asked for a checkpoint at any moment";
+        let cure = "--ft-energy-engine=criu, dmtcp or hook, or --ft-energy-signal=SIG";
+        return Err(refusal(merged, "ft-energy-flexible", reason, cure));
     }
     Ok(())
 }

@@ -62,6 +62,8 @@ pub enum Form {
     Messages,
     /// How much of a plan is told.
     Explain,
+    /// Hours.
+    Hours,
     /// No value.
     Flag,
 }
@@ -129,6 +131,8 @@ pub const OPTIONS: &[Spec] = &[
     spec("ft-energy-keep", "N", "how many checkpoints are kept (default 2)", Takes::Required, Form::CountFrom1),
     spec("ft-energy-requeue", "yes|no", "requeue the job after its last checkpoint when the walltime ends",
         Takes::Required, Form::YesNo),
+    spec("ft-energy-flexible", "HOURS", "how long the job may wait in all for cheaper or cleaner electricity",
+        Takes::Required, Form::Hours),
     spec("ft-energy-resume", "steps|script|none", "a script that starts again skips finished srun steps (default), or none",
         Takes::Required, Form::Resume),
     spec("ft-energy-memory", "SIZE", "volume of one checkpoint, if you know it", Takes::Required, Form::Size),
@@ -178,6 +182,7 @@ impl Form {
             Form::Size => "a number with K, M, G or T, such as 512M, 64G or 64GiB (powers of 1024)",
             Form::Messages => "COUNT:SIZE, such as 1000000:4G",
             Form::Explain => "full, or no value",
+            Form::Hours => "hours, or a time with its unit: 8, 12h, 90min, 2d",
             Form::Flag => "no value",
         }
     }
@@ -195,6 +200,7 @@ impl Form {
             Form::Interval if value == "auto" => Ok(()),
             Form::Interval => forms::parse_time(value).map(drop),
             Form::Time => forms::parse_time(value).map(drop),
+            Form::Hours => forms::parse_hours(value).map(drop),
             Form::Share => match forms::parse_percent(value)? {
                 share if share > 1.0 => Err(Wrong::Range("is more than all")),
                 _ => Ok(()),

@@ -191,6 +191,9 @@ pub fn plan_without_history(settings: &Settings, request: &PlanRequest, site: &S
     plan(&wanted, &History::default(), site, CAPABILITIES, "wrapper")
 }
 
+/// Why a run does not wait for other hours at a site that has none.
+pub const NO_TARIFF: &str = "--ft-energy-flexible has no effect: the site has no tariff (accounting.tariff)";
+
 fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capabilities, made_by: &str) -> Plan {
     let settings = wanted.settings;
     let calibrated = known::find(&history.calibrations, wanted)
@@ -231,6 +234,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
     reasons.extend(alone.map(Alone::said));
     reasons.extend(on_groups(wanted));
     reasons.extend(on_shared_nodes(&figures));
+    reasons.extend(flexible_s(settings, site).err().map(str::to_owned));
     reasons.extend(proven.map(|e| format!("the last run of this name that made checkpoints made them by {e}")));
     Plan {
         version: protocol::VERSION,
@@ -256,6 +260,7 @@ fn plan(wanted: &Wanted<'_>, history: &History, site: &Site, capabilities: &Capa
         expected_time_overhead: expected.map_or(0.0, |e| e.time_overhead),
         expected_energy_overhead: expected.map_or(0.0, |e| e.energy_overhead),
         expected_io_share: expected.map_or(0.0, |e| e.io_share),
+        flexible_s: flexible_s(settings, site).ok().flatten(),
         alternatives,
         choice: taken.choice,
         stale,
@@ -351,6 +356,17 @@ fn on_groups(wanted: &Wanted<'_>) -> Vec<String> {
             let short = too_few(settings.groups, settings.spare, wanted.nodes);
             short.map(|short| format!("{short}: fewer nodes are kept as spares")).into_iter().collect()
         }
+    }
+}
+
+/// For how long a run may wait for other hours, s.
+///
+/// # Errors
+/// Why it will not, though it may.
+fn flexible_s(settings: &Settings, site: &Site) -> Result<Option<f64>, &'static str> {
+    match (settings.flexible, &site.accounting.tariff) {
+        (Some(_), None) => Err(NO_TARIFF),
+        (flexible, _) => Ok(flexible.map(|flexible| flexible.as_secs_f64())),
     }
 }
 

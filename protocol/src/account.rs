@@ -120,6 +120,15 @@ pub struct LoanAccount {
     pub joules: Option<f64>,
 }
 
+/// What energy costs by the site's tariff, at the times at which it was used; absent where a rate was not known for all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bill {
+    /// Its price, in the site's currency.
+    pub price: Option<f64>,
+    /// Carbon dioxide, g.
+    pub co2_g: Option<f64>,
+}
+
 /// Sums over a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -160,6 +169,12 @@ pub struct Totals {
     /// told nothing.
     #[serde(default)]
     pub metered_j: Option<f64>,
+    /// What `joules` costs, where the site has a tariff: an estimate, as if power were constant within each phase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bill: Option<Bill>,
+    /// What `resilience_j` costs of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resilience_bill: Option<Bill>,
 }
 
 /// What a run cost. A brief account has empty lists, except `phases`, and no plan.

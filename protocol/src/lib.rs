@@ -18,7 +18,7 @@ mod say;
 mod watch;
 
 pub use account::{
-    AdminSummary, CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, PhaseAccount, PhaseSpan,
+    AdminSummary, Bill, CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, PhaseAccount, PhaseSpan,
     RecordAccount, RunAccount, Told, Totals,
 };
 pub use calibration::{

@@ -36,7 +36,7 @@ impl Verb {
 }
 
 /// What a person sends: `POST /v1/orders`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrderRequest {
     /// Protocol version of the sender.
@@ -47,10 +47,13 @@ pub struct OrderRequest {
     pub job: String,
     /// What is to be done.
     pub verb: Verb,
+    /// For `vacate`: not to begin again before, s since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin_s: Option<f64>,
 }
 
 /// An order on its way to the wrapper.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// Its id.
     pub id: String,
@@ -58,6 +61,9 @@ pub struct Order {
     pub verb: Verb,
     /// User name of who ordered it.
     pub by: String,
+    /// For `vacate`: the job is not to begin again before, s since 1970; absent for as soon as there is room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin_s: Option<f64>,
 }
 
 /// Where an order stands.

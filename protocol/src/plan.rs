@@ -220,6 +220,9 @@ pub struct Plan {
     pub expected_energy_overhead: f64,
     /// Expected share of time spent in checkpoints.
     pub expected_io_share: f64,
+    /// For how long the run may wait for cheaper hours in all, s; absent if not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flexible_s: Option<f64>,
     /// What was looked at and not taken.
     pub alternatives: Vec<Alternative>,
     /// The choice of the protocol; absent where it cannot be estimated.

@@ -67,7 +67,7 @@ pub struct Lending {
 pub fn alone(runs: Vec<RunAccount>, site: &Accounting) -> Vec<Joined> {
     let joined = |run: RunAccount| Joined {
         version: JSON_VERSION,
-        cost: Costs::of(run.total.joules, run.total.resilience_j, site),
+        cost: Costs::of(&run.total, site),
         run,
         slurm: None,
         lending: None,

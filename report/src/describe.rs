@@ -47,7 +47,8 @@ fn summary(line: &Joined) -> String {
     let price = |cost: Option<super::cost::Cost>| cost.and_then(|c| c.told(&line.cost.currency));
     if let Some(cost) = price(line.cost.whole) {
         let of_it = price(line.cost.resilience).map_or_else(String::new, |part| format!("; resilience {part}"));
-        told("Cost", format!("{cost}{of_it}"));
+        let by = if line.run.total.bill.is_some() { "; by the rates of its hours" } else { "" };
+        told("Cost", format!("{cost}{of_it}{by}"));
     }
     told("Resilience", resilience(run));
     let protection = run.protection.as_ref().map_or_else(|| "unknown".to_string(), driver::protection::line);
@@ -334,7 +335,12 @@ mod tests {
         });
         let of = |source: &str| {
             let phases = [phase("compute", json!(6.84e6), source), phase("checkpoint", json!(3.6e5), source)];
-            let site = Accounting { price_per_kwh: Some(0.5), currency: "EUR".into(), co2_g_per_kwh: Some(400.0) };
+            let site = Accounting {
+                price_per_kwh: Some(0.5),
+                currency: "EUR".into(),
+                co2_g_per_kwh: Some(400.0),
+                ..Accounting::default()
+            };
             described(json!({ "total": total, "phases": phases }), &site)
         };
         let (model, rapl) = (of("model"), of("rapl"));

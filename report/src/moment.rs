@@ -8,14 +8,40 @@ const ACCEPTED: &str = "now[{+|-}N[seconds|minutes|hours|days|weeks]], today, mi
                         HH:MM[:SS][AM|PM], MMDD[YY], MM/DD[/YY], MM.DD[.YY] (each with [-HH:MM[:SS]]), \
                         YYYY-MM-DD[THH:MM[:SS]]";
 
+/// What is wrong with a text.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Wrong {
+    /// It names no moment.
+    #[error("'{0}' is not a time; accepted: {ACCEPTED}")]
+    NoTime(String),
+    /// It names one that has passed.
+    #[error("'{0}' has passed")]
+    Passed(String),
+}
+
 /// The moment that a text names, s since the epoch.
 ///
 /// # Errors
-/// A sentence that names the text and the accepted forms.
-pub fn parse(text: &str, now: &Zoned) -> Result<f64, String> {
+/// That it names none.
+pub fn parse(text: &str, now: &Zoned) -> Result<f64, Wrong> {
     let moment = relative(text, now).or_else(|| absolute(text, now));
-    let moment = moment.ok_or_else(|| format!("'{text}' is not a time; accepted: {ACCEPTED}"))?;
+    let moment = moment.ok_or_else(|| Wrong::NoTime(text.to_owned()))?;
     Ok(moment.timestamp().as_millisecond() as f64 / 1000.0)
+}
+
+/// The next moment that a text names, as `sbatch --begin` takes it: a time of the day that has passed is tomorrow's.
+///
+/// # Errors
+/// That it names none, or one that has passed.
+pub fn parse_next(text: &str, now: &Zoned) -> Result<f64, Wrong> {
+    let (at_s, now_s) = (parse(text, now)?, now.timestamp().as_millisecond() as f64 / 1000.0);
+    let names_a_day = text.contains(['-', '/', '.']) || text.len() > 2 && text.bytes().all(|b| b.is_ascii_digit());
+    let tomorrow = || now.tomorrow().map_or(Ok(at_s), |tomorrow| parse(text, &tomorrow));
+    match at_s >= now_s {
+        true => Ok(at_s),
+        false if names_a_day || text.starts_with("now") => Err(Wrong::Passed(text.to_owned())),
+        false => tomorrow(),
+    }
 }
 
 /// Midnight of today.
@@ -137,6 +163,26 @@ mod tests {
     }
 
     #[test]
+    fn a_time_of_the_day_that_has_passed_is_tomorrows() {
+        let now = now();
+        for (text, same) in [
+            ("11:00", "2026-11-20T11:00"),
+            ("10:00", "2026-11-21T10:00"),
+            ("midnight", "2026-11-21T00:00"),
+            ("noon", "2026-11-20T12:00"),
+            ("tomorrow", "2026-11-21T00:00"),
+            ("now+2hours", "2026-11-20T12:30:15"),
+            ("2026-12-01", "2026-12-01T00:00"),
+        ] {
+            assert_eq!(parse_next(text, &now), parse(same, &now), "{text}");
+        }
+        for past in ["2026-11-20T10:00", "now-1hour", "1119", "11/19"] {
+            assert!(parse_next(past, &now).is_err_and(|e| e.to_string().contains("has passed")), "{past}");
+        }
+        assert!(parse_next("soon", &now).is_err_and(|e| e.to_string().contains("accepted")));
+    }
+
+    #[test]
     fn sacct_s_forms_are_accepted() {
         for (text, expected) in [
             ("now", "2026-11-20T10:30:15"),
@@ -176,7 +222,7 @@ mod tests {
     #[test]
     fn what_is_not_a_time_is_refused_with_the_forms() {
         for text in ["", "yesterdayish", "now-x", "now*2", "2026-13-01", "25:00", "1:2:3:4", "13:00PM", "1340", "ü0"] {
-            let refused = parse(text, &now()).expect_err(text);
+            let refused = parse(text, &now()).expect_err(text).to_string();
             assert!(refused.contains(text) && refused.contains("YYYY-MM-DD"), "{refused}");
         }
     }

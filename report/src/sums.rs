@@ -145,6 +145,7 @@ impl Sum {
             self.lending.add(&lending.lent);
         }
         self.runs += 1;
+        self.cost.add(&line.cost);
         self.runs_without_energy += u32::from(run.total.joules.is_none());
         self.failures += run.total.failures;
         self.checkpoints += run.total.checkpoints;
@@ -156,10 +157,6 @@ impl Sum {
         add(&mut self.lost_work_j, joules_of(run, Phase::LostWork));
         add(&mut self.idle_j, joules_of(run, Phase::Idle));
         add(&mut self.expected_saving_j, run.total.expected_saving_j);
-    }
-
-    fn priced(self, site: &Accounting) -> Sum {
-        Sum { version: JSON_VERSION, cost: Costs::of(self.joules, self.resilience_j, site), ..self }
     }
 
     /// The energy of all jobs in a line, if it is known.
@@ -192,7 +189,7 @@ impl Sum {
 }
 
 /// The sums, the largest resilience first; those of whom only others are known, last.
-pub fn sums(lines: &[Joined], others: Option<&Others>, by: &[By], site: &Accounting) -> Vec<Sum> {
+pub fn sums(lines: &[Joined], others: Option<&Others>, by: &[By]) -> Vec<Sum> {
     let mut sums: BTreeMap<Vec<String>, Sum> = BTreeMap::new();
     for line in lines {
         sums.entry(by.iter().map(|by| by.of(line)).collect()).or_default().add(line);
@@ -205,9 +202,10 @@ pub fn sums(lines: &[Joined], others: Option<&Others>, by: &[By], site: &Account
         sums.values_mut().for_each(|sum| add(&mut sum.all_jobs_j, sum.joules));
     }
     let named = |(names, sum): (Vec<String>, Sum)| Sum {
+        version: JSON_VERSION,
         of: names.join(", "),
         by: by.iter().copied().zip(names).collect(),
-        ..sum.priced(site)
+        ..sum
     };
     let mut sums: Vec<Sum> = sums.into_iter().map(named).collect();
     let resilience_j = |s: &Sum| s.resilience_j.unwrap_or(-1.0);
@@ -216,14 +214,14 @@ pub fn sums(lines: &[Joined], others: Option<&Others>, by: &[By], site: &Account
 }
 
 /// The sum of all runs.
-pub fn total(lines: &[Joined], others: Option<&Others>, site: &Accounting) -> Sum {
-    let mut total = Sum { of: "total".to_string(), ..Sum::default() };
+pub fn total(lines: &[Joined], others: Option<&Others>) -> Sum {
+    let mut total = Sum { version: JSON_VERSION, of: "total".to_string(), ..Sum::default() };
     lines.iter().for_each(|l| total.add(l));
     total.all_jobs_j = others.map(|others| {
         let others_j = others.jobs.iter().map(|job| job.joules).sum::<f64>();
         others_j + total.joules.unwrap_or(0.0)
     });
-    total.priced(site)
+    total
 }
 
 /// A column of sums.
@@ -249,14 +247,14 @@ fn columns(site: &Accounting, has_all_jobs: bool) -> Vec<Column> {
     if has_all_jobs {
         columns.push(column("AllJobs(J)", 13, |s| Cell::joules(s.all_jobs_j)));
     }
-    if site.price_per_kwh.is_some() {
+    if site.has_prices() {
         let price = |s: &Sum| Cell::Number(s.cost.resilience.and_then(|c| c.price), 2);
         columns.push(column(&format!("Cost({})", site.currency), 10, |s| {
             Cell::Number(s.cost.whole.and_then(|c| c.price), 2)
         }));
         columns.push(column(&format!("ResilienceCost({})", site.currency), 19, price));
     }
-    if site.co2_g_per_kwh.is_some() {
+    if site.co2_g_per_kwh.is_some() || site.tariff.is_some() {
         columns.push(column("CO2(g)", 10, |s| Cell::Number(s.cost.whole.and_then(|c| c.co2_g), 0)));
     }
     columns.extend([
@@ -319,7 +317,12 @@ mod tests {
     }
 
     fn priced() -> Accounting {
-        Accounting { price_per_kwh: Some(0.5), currency: "EUR".into(), co2_g_per_kwh: Some(100.0) }
+        Accounting {
+            price_per_kwh: Some(0.5),
+            currency: "EUR".into(),
+            co2_g_per_kwh: Some(100.0),
+            ..Accounting::default()
+        }
     }
 
     #[test]
@@ -333,7 +336,7 @@ mod tests {
         ];
         let lines = alone(runs, &priced());
         let by = [By::Account, By::Month];
-        let all = sums(&lines, None, &by, &priced());
+        let all = sums(&lines, None, &by);
         assert_eq!(all.iter().map(|s| s.runs).collect::<Vec<_>>(), [1, 2, 1]);
         assert_eq!((all[0].joules, all[0].cost.whole.and_then(|c| c.price)), (Some(7.2e6), Some(1.0)));
         assert_eq!((all[1].joules, all[1].runs_without_energy), (Some(3.6e6), 1));
@@ -354,7 +357,7 @@ mod tests {
         let jobs = vec![other("chemistry", 40.0), other("physics", 7.0), other("chemistry", 2.0)];
         let others = Others { jobs, cluster: "c".into() };
         let all = |by: By| {
-            let sums = sums(&lines, Some(&others), &[by], &priced());
+            let sums = sums(&lines, Some(&others), &[by]);
             sums.into_iter().map(|s| (s.of, s.runs, s.all_jobs_j)).collect::<Vec<_>>()
         };
         let named = |name: &str, runs, joules| (name.to_string(), runs, joules);
@@ -364,8 +367,8 @@ mod tests {
         );
         assert_eq!(all(By::Cluster), [named("c", 2, Some(149.0))]);
         assert_eq!(all(By::Month), [named("1970-01", 2, Some(100.0)), named("2026-11", 0, Some(49.0))]);
-        assert_eq!(total(&lines, Some(&others), &priced()).all_jobs_j, Some(149.0));
-        assert_eq!(total(&lines, None, &priced()).all_jobs_j, None);
+        assert_eq!(total(&lines, Some(&others)).all_jobs_j, Some(149.0));
+        assert_eq!(total(&lines, None).all_jobs_j, None);
     }
 
     #[test]
@@ -375,7 +378,7 @@ mod tests {
             for site in [Accounting::default(), priced()] {
                 let others = Others { jobs: vec![other("chemistry", 5e8)], cluster: "c".into() };
                 let others = Some(&others).filter(|_| site.price_per_kwh.is_none());
-                let sums = [sums(&lines, others, &by, &site), vec![total(&lines, others, &site)]].concat();
+                let sums = [sums(&lines, others, &by), vec![total(&lines, others)]].concat();
                 let text = sheet(&sums, &by, &site, false).text(&Form::Aligned, true);
                 assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
                 assert!(text.contains("Resilience(J)") && text.contains("total"), "{text}");

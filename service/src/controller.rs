@@ -12,11 +12,10 @@ use crate::loans::Around;
 use crate::metrics::Ended;
 use crate::metrics::exposed::{Counts, Planning};
 use crate::metrics::latency::Latency;
-use crate::orders::Orders;
 use crate::parts::{All, Parts, Reporter};
 use crate::routes;
 use crate::steering::Steering;
-use crate::watching::{Acts, Books, Looks, Watcher, Watching};
+use crate::watching::{Acts, Books, Flexible, Looks, Watcher, Watching};
 use crate::words::Words;
 use anyhow::{Context, Result};
 use broker::Broker;
@@ -24,6 +23,7 @@ use config::Site;
 use lead::Lead;
 use listener::health::{SelfLook, part};
 use listener::{Gate, Limits, Listener, Sessions, Turns, Users, now_s};
+use orders::Orders;
 use parking_lot::Mutex;
 use protocol::{Health, Part};
 use slurm::Slurm;
@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::thread::spawn;
 use std::time::Duration;
 use store::{Readers, Store, Writer};
+use tariff::TariffFile;
 use wire::Munge;
 
 /// Time between two looks at what this service itself needs.
@@ -68,6 +69,15 @@ pub async fn serve(site: Site) -> Result<()> {
         accounting: parts.accounting.clone(),
         keep_days: site.controller.retention_days,
     };
+    let flexible = parts.reporter.tariff.clone().map(|tariff| Flexible {
+        watching: parts.watching.clone(),
+        slurm: slurm.clone(),
+        store: store.clone(),
+        readers: parts.readers.clone(),
+        orders: parts.orders.clone(),
+        tariff,
+        aim: site.accounting.wait_for,
+    });
     let acts = Acts {
         watching: parts.watching.clone(),
         looks: parts.looks.clone(),
@@ -83,6 +93,9 @@ pub async fn serve(site: Site) -> Result<()> {
     let (looking, signing, lending, leading) = (parts.clone(), munge.clone(), parts.broker.clone(), lead.clone());
     spawn(move || watcher.watch_for_ever());
     spawn(move || books.keep_for_ever());
+    if let Some(flexible) = flexible {
+        spawn(move || flexible.look_for_ever());
+    }
     spawn(move || look_at_self_for_ever(&looking, &signing, &slurm, &leading));
     spawn(move || lending.lend_for_ever());
     let gate = Gate::new(munge, wire::CONTROLLER.to_string(), Limits::default(), parts.users.clone());
@@ -99,7 +112,9 @@ fn all(site: &Arc<Site>, slurm: &Slurm, store: &Arc<Mutex<Store>>, reader: &Arc<
     let place = &site.controller.store;
     let (store, reader, slurm) = (store.clone(), reader.clone(), slurm.clone());
     let readers = Arc::new(Readers::open(place)?);
-    let reporter = Reporter { store: Mutex::new(store.lock().another(place)?), turns: Turns::new(1) };
+    let accounting = &site.accounting;
+    let tariff = accounting.tariff.as_ref().map(|path| Arc::new(TariffFile::new(path, accounting.rates())));
+    let reporter = Reporter { store: Mutex::new(store.lock().another(place)?), turns: Turns::new(1), tariff };
     let orders = Arc::new(Orders::new(now_s()));
     orders.take_up(now_s(), store.lock().kept_orders(now_s())?);
     let watching = Arc::new(Watching::new(site, store.clone())?);

@@ -10,7 +10,6 @@ pub mod controller;
 mod history;
 mod loans;
 mod metrics;
-mod orders;
 mod parts;
 mod plausible;
 mod refusal;

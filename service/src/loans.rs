@@ -3,7 +3,6 @@
 use crate::access::Access;
 use crate::asked::{LONGEST_WAIT, check_id};
 use crate::metrics::Ended;
-use crate::orders::{Giver, Orders};
 use crate::parts::Reporter;
 use crate::refusal::of_broker;
 use crate::steering::Steering;
@@ -16,6 +15,7 @@ use broker::{Broker, DAY_S};
 use config::Site;
 use listener::now_s;
 use listener::{Answer, Document, Refusal, Users, blocking, version};
+use orders::{Giver, Orders};
 use parking_lot::Mutex;
 use protocol::{Loan, LoanProgress, LoanRequest, LoanState, Order, OrderState, Queue};
 use std::sync::Arc;

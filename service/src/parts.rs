@@ -7,7 +7,6 @@ use crate::capabilities::Counter;
 use crate::claim::Claims;
 use crate::metrics::Ended;
 use crate::metrics::exposed::{Counts, Planning};
-use crate::orders::Orders;
 use crate::steering::Steering;
 use crate::watching::{Looks, Watching};
 use axum::extract::FromRef;
@@ -15,15 +14,19 @@ use broker::Broker;
 use config::Site;
 use listener::health::SelfLook;
 use listener::{Sessions, Turns, Users};
+use orders::Orders;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use store::{Readers, Store, Writer};
+use tariff::TariffFile;
 
 /// The connection for reports, which may take long, so that plans do not wait for them.
 pub(crate) struct Reporter {
     pub store: Mutex<Store>,
     /// Each user's turns.
     pub turns: Turns,
+    /// What energy costs when, where the site says so.
+    pub tariff: Option<Arc<TariffFile>>,
 }
 
 macro_rules! parts {

@@ -9,7 +9,6 @@ use crate::claim::{Claimed, Claims};
 use crate::metrics::Ended;
 use crate::metrics::exposed;
 use crate::metrics::exposed::{Counts, Planning};
-use crate::orders::Orders;
 use crate::parts::{Parts, Reporter};
 use crate::refusal::of_store;
 use crate::watching::{Attending, Watching};
@@ -27,6 +26,7 @@ use listener::health::SelfLook;
 use listener::{
     Access, Answer, BodyBytes, Document, OfSession, Refusal, Route, absent, blocking, forbidden, now_s, version,
 };
+use orders::Orders;
 use parking_lot::Mutex;
 use protocol::{
     Batch, Beat, BeatReply, Delivered, Event, NodeFailure, Plan, PlanRequest, Record, RunAccount, RunHealth, RunKey,
@@ -272,7 +272,8 @@ async fn report(
             let asked = account::asked(store.connection(), &wanted, only).map_err(of_store)?;
             asked.allow(wanted.brief).map_err(|e| Refusal(StatusCode::PAYLOAD_TOO_LARGE, e.to_string()))?;
         }
-        let runs = account::accounts(store.connection(), &wanted, only).map_err(of_store)?;
+        let tariff = reporting.tariff.as_ref().map(|file| file.tariff());
+        let runs = account::accounts(store.connection(), &wanted, only, tariff.as_deref()).map_err(of_store)?;
         runs.iter().for_each(|run| ended.name(run));
         Ok(runs)
     });

@@ -2,7 +2,6 @@
 
 use crate::access::Access;
 use crate::asked::{Wait, check_id, number, user_name};
-use crate::orders::{Giver, NotTaken, Orders};
 use crate::refusal::{of_slurm, of_store};
 use audit::{Act, By};
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -10,12 +9,17 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use listener::{Answer, Document, Refusal, Users, absent, blocking, now_s, version};
+use orders::{Giver, NotTaken, Orders};
 use parking_lot::Mutex;
 use protocol::{Loan, Order, OrderRequest, OrderStatus, Verb};
 use slurm::{JobState, Slurm};
 use std::sync::Arc;
 use store::{OpenRun, Readers, Store};
 use wire::Peer;
+
+/// How long a vacated job may be made to wait at most, s; and how far the clock of who asks may be behind.
+const LATEST_S: f64 = 366.0 * 86_400.0;
+const EARLIER_S: f64 = 300.0;
 
 /// What people steer runs with.
 pub(crate) struct Steering {
@@ -85,6 +89,17 @@ impl Steering {
     }
 }
 
+/// Refuses a time that is none to begin again at.
+fn check_begin(request: &OrderRequest, now_s: f64) -> Result<(), Refusal> {
+    let Some(begin_s) = request.begin_s else { return Ok(()) };
+    let text = match request.verb {
+        Verb::Vacate if (now_s - EARLIER_S..=now_s + LATEST_S).contains(&begin_s) => return Ok(()),
+        Verb::Vacate => format!("begin_s = {begin_s} must be a time within the next year, seconds since 1970"),
+        verb => format!("begin_s is for vacate, and not for {}", verb.as_str()),
+    };
+    Err(Refusal(StatusCode::BAD_REQUEST, text))
+}
+
 /// `POST /v1/orders`: an order for a running job.
 pub(crate) async fn give_order(
     State(steering): State<Arc<Steering>>,
@@ -95,13 +110,14 @@ pub(crate) async fn give_order(
 ) -> Answer<OrderStatus> {
     version(request.version)?;
     check_id("an order", &request.id)?;
+    check_begin(&request, now_s())?;
     let given = blocking(move || -> Result<_, Refusal> {
         // A name service may be slow.
         let by = user_name(peer.uid).unwrap_or_else(|| peer.uid.to_string());
         let run = steering.run_of(peer, &request.job)?;
         steering.check_order(peer, &run, request.verb)?;
         let giver = if steering.access.is_operator(peer.uid) { Giver::Operator } else { Giver::Owner };
-        Ok((run, giver, Order { id: request.id, verb: request.verb, by }))
+        Ok((run, giver, Order { id: request.id, verb: request.verb, by, begin_s: request.begin_s }))
     });
     let (run, giver, order) = given.await??;
     let (job, why) = (run.job, format!("{} {}", order.verb.as_str(), order.id));

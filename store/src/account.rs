@@ -6,6 +6,7 @@ use crate::report::{self, ByRun, Counted, PhaseSum, Selection};
 use protocol::{AdminSummary, Phase, PhaseAccount, RecordAccount, RunAccount, RunKey, Totals};
 use serde::Deserialize;
 use std::collections::BTreeSet;
+use tariff::Tariff;
 
 mod sound;
 
@@ -113,9 +114,9 @@ pub fn asked(c: &Connection, wanted: &Wanted, uid: Option<u32>) -> Result<Asked>
     Ok(Asked { runs, bytes })
 }
 
-/// The accounts of the runs that are wanted, oldest first; only those of `uid` if given.
-pub fn accounts(c: &Connection, wanted: &Wanted, uid: Option<u32>) -> Result<Vec<RunAccount>> {
-    read(c, &wanted.selection(uid), if wanted.brief { Detail::Sums } else { Detail::All })
+/// The accounts of the runs that are wanted, oldest first; only those of `uid` if given, with what they cost by a tariff.
+pub fn accounts(c: &Connection, wanted: &Wanted, uid: Option<u32>, tariff: Option<&Tariff>) -> Result<Vec<RunAccount>> {
+    read(c, &wanted.selection(uid), if wanted.brief { Detail::Sums } else { Detail::All }, tariff)
 }
 
 /// The account of one run.
@@ -157,22 +158,22 @@ fn one(c: &Connection, key: &RunKey, detail: Detail) -> Result<RunAccount> {
     let mut selection = Selection::default();
     selection.and("cluster = ?", [&key.cluster]);
     selection.and("run = ?", [&key.run]);
-    read(c, &selection, detail)?.pop().ok_or_else(|| Error::NoRun(key.run.clone()))
+    read(c, &selection, detail, None)?.pop().ok_or_else(|| Error::NoRun(key.run.clone()))
 }
 
-fn read(c: &Connection, selection: &Selection, detail: Detail) -> Result<Vec<RunAccount>> {
+fn read(c: &Connection, selection: &Selection, detail: Detail, tariff: Option<&Tariff>) -> Result<Vec<RunAccount>> {
     c.make_room_for_choice()?;
     // One moment for all queries: a writer may be at work beside them.
-    c.snapshot(|| read_all(c, selection, detail))
+    c.snapshot(|| read_all(c, selection, detail, tariff))
 }
 
-fn read_all(c: &Connection, selection: &Selection, detail: Detail) -> Result<Vec<RunAccount>> {
+fn read_all(c: &Connection, selection: &Selection, detail: Detail, tariff: Option<&Tariff>) -> Result<Vec<RunAccount>> {
     report::choose(c, selection)?;
     let runs = report::runs(c)?;
     if runs.is_empty() {
         return Ok(Vec::new());
     }
-    let mut sums = report::phase_sums(c)?;
+    let mut sums = report::phase_sums(c, tariff)?;
     let mut counters = report::counters(c)?;
     let mut records = report::records(c, detail == Detail::Sums)?;
     let mut failures = report::failures(c)?;
@@ -188,6 +189,12 @@ fn read_all(c: &Connection, selection: &Selection, detail: Detail) -> Result<Vec
         let until_s = sums.iter().map(|s| s.until_s).fold(run.start_s, f64::max);
         run.total = totals(&run, &of_run, measured_j(&of_run, &counted, &sums), until_s);
         run.total.metered_j = metered_j(counted.iter());
+        if tariff.is_some() {
+            let is_resilience = |sum: &&PhaseSum| sum.phase != Phase::Compute.as_str();
+            run.total.bill = run.total.joules.map(|joules| report::bill(sums.iter(), joules));
+            let resilience = sums.iter().filter(is_resilience);
+            run.total.resilience_bill = run.total.resilience_j.map(|joules| report::bill(resilience, joules));
+        }
         for record in &mut of_run {
             record.metered_j = metered_j(counted.iter().filter(|c| c.restart_count == record.restart_count));
         }

@@ -28,7 +28,7 @@ pub use error::{Error, Result};
 pub use nodes::{Before, NodeWatch};
 pub use ordering::{KeptOrder, concerns_orders};
 pub use readers::Readers;
-pub use runs::{OpenRun, RunRow};
+pub use runs::{FlexibleRun, OpenRun, RunRow};
 pub use rusqlite::types::Value;
 pub use store::{Store, Write};
 pub use writer::Writer;

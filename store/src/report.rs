@@ -4,12 +4,13 @@ use crate::database::{Connection, Row};
 use crate::error::Result;
 use crate::value::value;
 use protocol::{
-    CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, Phase, PhaseSpan, Plan, RecordAccount, RunAccount,
-    Totals,
+    Bill, CheckpointAccount, DecisionAccount, FailureAccount, LoanAccount, Phase, PhaseSpan, Plan, RecordAccount,
+    RunAccount, Totals,
 };
 use rusqlite::types::{ToSql, Value};
 use std::iter::Peekable;
 use std::vec::IntoIter;
+use tariff::{Rates, Tariff};
 
 /// Rows of a table, run by run as they are chosen.
 pub struct ByRun<T>(Peekable<IntoIter<(i64, T)>>);
@@ -138,16 +139,47 @@ pub struct PhaseSum {
     pub until_s: f64,
     /// Where the energy figures come from.
     pub source: String,
+    /// What the energy costs by a tariff.
+    pub bill: Bill,
+}
+
+/// Joules of a kilowatt-hour.
+const KWH_J: f64 = 3.6e6;
+
+/// What is known of the cost of no energy.
+const NOTHING: Bill = Bill { price: Some(0.0), co2_g: Some(0.0) };
+
+/// What energies cost of which `whole_j` was measured: more or less than was told by phase costs as much more or less.
+pub fn bill<'a>(sums: impl Iterator<Item = &'a PhaseSum>, whole_j: f64) -> Bill {
+    let (mut joules, mut bill) = (0.0, NOTHING);
+    for sum in sums {
+        let add = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
+        joules += sum.joules.unwrap_or(0.0);
+        bill = Bill { price: add(bill.price, sum.bill.price), co2_g: add(bill.co2_g, sum.bill.co2_g) };
+    }
+    let of_whole = |part: f64| if joules > 0.0 { part * whole_j / joules } else { part };
+    Bill { price: bill.price.map(of_whole), co2_g: bill.co2_g.map(of_whole) }
+}
+
+/// Adds what some more energy costs.
+fn add_to(bill: &mut Bill, joules: f64, rates: &Rates) {
+    let add = |sum: Option<f64>, per_kwh: Option<f64>| Some(sum? + joules / KWH_J * per_kwh?);
+    *bill = Bill { price: add(bill.price, rates.price_per_kwh), co2_g: add(bill.co2_g, rates.co2_g_per_kwh) };
 }
 
 /// Energy and time by record, phase and source.
 ///
 /// Added up here: a database would sort all rows for it, where they come run by run anyway.
-pub fn phase_sums(c: &Connection) -> Result<ByRun<Vec<PhaseSum>>> {
+pub fn phase_sums(c: &Connection, tariff: Option<&Tariff>) -> Result<ByRun<Vec<PhaseSum>>> {
     let columns = "t.restart_count, t.phase, t.source, t.joules, t.end_s - t.start_s, t.end_s";
     fold(c, columns, "phases", "", |sums: &mut Vec<PhaseSum>, r| {
         let (restart_count, joules): (u32, Option<f64>) = (r.get(1)?, r.get(4)?);
         let (node_seconds, until_s): (f64, f64) = (r.get(5)?, r.get(6)?);
+        let cost = |bill: &mut Bill| {
+            if let (Some(tariff), Some(joules)) = (tariff, joules) {
+                add_to(bill, joules, &tariff.mean(until_s - node_seconds, until_s));
+            }
+        };
         let mut same = None;
         for (at, sum) in sums.iter().enumerate() {
             if sum.restart_count == restart_count && r.holds(2, &sum.phase)? && r.holds(3, &sum.source)? {
@@ -159,10 +191,13 @@ pub fn phase_sums(c: &Connection) -> Result<ByRun<Vec<PhaseSum>>> {
                 sum.joules = [sum.joules, joules].into_iter().flatten().reduce(|sum, joules| sum + joules);
                 sum.node_seconds += node_seconds;
                 sum.until_s = sum.until_s.max(until_s);
+                cost(&mut sum.bill);
             }
             None => {
                 let (phase, source) = (r.get(2)?, r.get(3)?);
-                sums.push(PhaseSum { restart_count, phase, joules, node_seconds, until_s, source });
+                let mut bill = NOTHING;
+                cost(&mut bill);
+                sums.push(PhaseSum { restart_count, phase, joules, node_seconds, until_s, source, bill });
             }
         }
         Ok(())

@@ -2,12 +2,14 @@
 
 use crate::database::Row;
 use crate::error::Result;
+use crate::report;
 use crate::store::Store;
 use crate::value::params;
-use protocol::RunKey;
+use protocol::{Plan, ProtectionState, RunKey};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tariff::Waiting;
 
 /// A run that has not ended, as the watch needs it.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +28,38 @@ pub struct OpenRun {
     pub record_state: String,
     /// How far it is protected, as its wrapper says; empty if it has not said.
     pub protection: String,
+}
+
+/// A run that may wait for other hours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlexibleRun {
+    /// Its current life.
+    pub run: OpenRun,
+    /// When that began, s since the epoch.
+    pub start_s: f64,
+    /// How long it has been without nodes since its first life began, s.
+    pub waited_s: f64,
+    /// Its plan, which says how long it may wait.
+    pub plan: Plan,
+}
+
+impl FlexibleRun {
+    /// Whether its wrapper has said how the run is protected, and makes checkpoints.
+    pub fn can_be_asked(&self) -> bool {
+        let states = [ProtectionState::Protected, ProtectionState::Unproven];
+        states.iter().any(|state| state.as_str() == self.run.protection)
+    }
+
+    /// What it needs that has `left_s` of its time limit, s: that, or the work that is expected of it, if that is less.
+    pub fn waiting(&self, now_s: f64, left_s: f64) -> Waiting {
+        let expected_s = self.plan.choice.as_ref().map_or(f64::INFINITY, |choice| choice.work_s.value);
+        Waiting {
+            now_s,
+            work_s: left_s.min(expected_s).max(0.0),
+            slack_s: self.plan.flexible_s.unwrap_or(0.0) - self.waited_s,
+            pause_s: (self.plan.checkpoint_s.value + self.plan.restart_s.value).max(0.0),
+        }
+    }
 }
 
 /// Whose a run is, and since when it is there.
@@ -78,6 +112,26 @@ impl Store {
         let runs = Arc::new(self.open_runs()?);
         self.open.replace(Some((now, runs.clone())));
         Ok(runs)
+    }
+
+    /// The open runs that run now and may wait for other hours, by their plans.
+    pub fn flexible_runs(&self) -> Result<Vec<FlexibleRun>> {
+        let c = self.connection();
+        let sql = "SELECT cluster, run, plan FROM runs WHERE state = 'running' AND verified = 1 AND plan LIKE ?1 ORDER BY start_s";
+        let read = |r: &Row<'_>| Ok((RunKey { cluster: r.get(0)?, run: r.get(1)? }, r.get::<String>(2)?));
+        let named = c.query_map(sql, params!["%\"flexible_s\":%"], read)?;
+        let mut all = Vec::new();
+        for (key, plan) in named {
+            let Some(plan) = report::plan(Some(&plan)) else { continue };
+            let lives = "SELECT start_s, end_s FROM records WHERE cluster = ?1 AND run = ?2 ORDER BY restart_count";
+            let lives: Vec<(f64, Option<f64>)> =
+                c.query_map(lives, params![key.cluster, key.run], |r| Ok((r.get(0)?, r.get(1)?)))?;
+            let waited_s = lives.windows(2).map(|two| (two[1].0 - two[0].1.unwrap_or(two[1].0)).max(0.0)).sum();
+            let run = self.open_run(&key)?.filter(|run| run.record_state == "running");
+            let life = run.zip(lives.last().map(|life| life.0));
+            all.extend(life.map(|(run, start_s)| FlexibleRun { run, start_s, waited_s, plan }));
+        }
+        Ok(all)
     }
 
     /// The open run of a name, verified or not.

@@ -53,7 +53,7 @@ fn a_window_asks_no_more_of_the_store_than_a_run() {
     let mut store = Store::open(&dir.path().join("store.sqlite")).expect("store");
     let queries = |store: &Store, wanted: &Wanted| {
         let before = store.connection().reads();
-        let found = accounts(store.connection(), wanted, None).expect("accounts").len();
+        let found = accounts(store.connection(), wanted, None, None).expect("accounts").len();
         (found, store.connection().reads() - before)
     };
     for brief in [true, false] {
@@ -77,7 +77,7 @@ fn a_brief_account_has_the_sums_of_the_full_one() {
     for job in 1..=4 {
         store.append(&run(job), 0).expect("stored");
     }
-    let told = |wanted: Wanted| accounts(store.connection(), &wanted, None).expect("accounts");
+    let told = |wanted: Wanted| accounts(store.connection(), &wanted, None, None).expect("accounts");
     let (full, brief) = (told(Wanted::default()), told(Wanted { brief: true, ..Wanted::default() }));
     assert_eq!(full.len(), 4);
     for (full, brief) in full.iter().zip(&brief) {

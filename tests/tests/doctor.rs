@@ -65,6 +65,14 @@ impl Installation {
         fs::write(self.path(name), text).unwrap();
     }
 
+    /// A tariff of one hour that begins at a moment.
+    fn tariff(&self, start: &str) {
+        let text = format!("start,end,price_per_kwh\n{start},2020-01-01T01:00Z,0.3\n");
+        self.write("tariff.csv", &text);
+        let accounting = format!("[accounting]\ntariff = {:?}\ncurrency = \"EUR\"", self.path("tariff.csv"));
+        self.write("joulepoint.toml", &self.site(&accounting));
+    }
+
     /// Put in place whole: a service may just be running the one before.
     fn script(&self, name: &str, text: &str) {
         let new = self.path("new");
@@ -241,6 +249,8 @@ const CASES: &[Case] = &[
         "fault",
         "is no folder",
     ),
+    ("controller", |i| i.tariff("2020-01-01T00:00Z"), "tariff", "warning", "nothing of now"),
+    ("controller", |i| i.tariff("soon"), "tariff", "fault", "line 2: start = 'soon'"),
     ("controller", damaged_store, "store", "fault", ""),
     ("controller", |i| mounted(i, "size=4m,ro"), "store", "fault", "read-only"),
     ("controller", |i| mounted(i, "size=4m"), "store-room", "warning", "MiB left"),

@@ -59,7 +59,7 @@ const ERRORS_OF_TEXT: &[(&str, usize)] = &[
     ("options", 1),
     ("planner", 7),
     ("policy", 2),
-    ("report", 3),
+    ("report", 2),
     ("service", 1),
     ("site", 1),
     ("spank", 2),

@@ -237,6 +237,9 @@ fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options
         protocol::say!("joulepoint: under the engine criu a command of the script fails: {why}");
         plan.reasons.push(format!("a command of the script fails: {why}"));
     }
+    if let Some(told) = flexible(settings, chosen, &mut plan) {
+        protocol::say!("joulepoint: {told}");
+    }
     let by_steps = facts.starts_steps && chosen == Some(options::Engine::Criu);
     let requeues = facts.unsuited.requeues && !asked.request.settings.contains_key("ft-energy-resume");
     if requeues && facts.starts_steps && !by_steps {
@@ -249,6 +252,22 @@ fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options
     facts.is_part.then(|| prospect.protection.cure = PARTS_CURE.to_string());
     let criu = criu.and_then(Result::ok).map(|command| Criu { command, by_steps, launchers: functions });
     Planned { plan, chosen, settings: None, criu, prospect, requeues }
+}
+
+/// What a job hears that may wait for other hours; its plan says so only if it can be asked to leave.
+fn flexible(settings: &Settings, chosen: Option<options::Engine>, plan: &mut Plan) -> Option<String> {
+    settings.flexible?;
+    let can_be_asked = match chosen {
+        None | Some(options::Engine::Scr | options::Engine::Veloc) => false,
+        Some(options::Engine::App) => settings.signal.is_some(),
+        Some(options::Engine::Criu | options::Engine::Dmtcp | options::Engine::Hook) => true,
+    };
+    if !can_be_asked {
+        plan.flexible_s = None;
+        return Some("--ft-energy-flexible has no effect: the program cannot be asked for a checkpoint".to_owned());
+    }
+    let told = plan.flexible_s.map(|s| format!("it may wait for other hours, {} in all at most", options::spoken(s)));
+    Some(told.unwrap_or_else(|| planner::NO_TARIFF.to_owned()))
 }
 
 /// CRIU of this node, tried and good.

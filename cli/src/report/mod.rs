@@ -138,7 +138,7 @@ pub fn run(args: &ReportArgs, conf: &Path) -> Result<(), Failure> {
         accounted::add_loans(&mut lines, &loans, now_s);
     }
     if let Some(file) = &args.html {
-        let page = page::page(&lines, args.jobs.is_some(), (start_s, end_s), now_s, &site.accounting);
+        let page = page::page(&lines, args.jobs.is_some(), (start_s, end_s), now_s);
         return write_page(file, &page);
     }
     let window = (start_s.unwrap_or_else(|| first_s(&lines)), end_s.unwrap_or(now_s));
@@ -176,8 +176,8 @@ fn summed(
     // Slurm tells of the cluster that it is asked on.
     let cluster = others.as_ref().and_then(|_| slurm.cluster_name().ok()).unwrap_or_default();
     let others = others.map(|jobs| Others { jobs, cluster });
-    let mut sums = sums::sums(lines, others.as_ref(), &args.by, &site.accounting);
-    let total = sums::total(lines, others.as_ref(), &site.accounting);
+    let mut sums = sums::sums(lines, others.as_ref(), &args.by);
+    let total = sums::total(lines, others.as_ref());
     // SAFETY: a system call that cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
     let all_jobs = total.all_jobs_told(is_root);
@@ -260,7 +260,10 @@ fn form(args: &ReportArgs) -> Form {
 
 /// The window: from midnight unless jobs are named, as sacct has it.
 fn window(args: &ReportArgs, now: &jiff::Zoned) -> Result<(Option<f64>, Option<f64>), String> {
-    let parse = |text: &Option<String>| text.as_deref().map(|t| moment::parse(t, now)).transpose();
+    let parse = |text: &Option<String>| {
+        let moment = text.as_deref().map(|t| moment::parse(t, now)).transpose();
+        moment.map_err(|e| e.to_string())
+    };
     let (mut start_s, end_s) = (parse(&args.start)?, parse(&args.end)?);
     if start_s.is_none() && args.jobs.is_none() {
         start_s = moment::today(now).map(|t| t.timestamp().as_second() as f64);

@@ -450,7 +450,7 @@ impl World {
         let verbs = [Verb::Checkpoint, Verb::Vacate, Verb::Preempt, Verb::Disable, Verb::Enable, Verb::Enable];
         let verb = verbs[self.rng.random_range(0..verbs.len())];
         self.orders += 1;
-        let order = Order { id: self.orders.to_string(), verb, by: "alice".into() };
+        let order = Order { id: self.orders.to_string(), verb, by: "alice".into(), begin_s: None };
         self.told.push(order.clone());
         order
     }

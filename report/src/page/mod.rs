@@ -8,7 +8,6 @@ mod window;
 use crate::accounted::Joined;
 use crate::words::energy;
 use base64::Engine;
-use config::Accounting;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
@@ -16,16 +15,10 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("sort.js");
 
 /// The page: of one run if one job was asked for, else of all runs of the window.
-pub fn page(
-    lines: &[Joined],
-    by_job: bool,
-    window: (Option<f64>, Option<f64>),
-    now_s: f64,
-    site: &Accounting,
-) -> String {
+pub fn page(lines: &[Joined], by_job: bool, window: (Option<f64>, Option<f64>), now_s: f64) -> String {
     match lines {
         [line] if by_job => framed(&format!("Job {} · Joulepoint", line.run.job_id), run::body(line, now_s), now_s),
-        _ => framed("Energy of resilience · Joulepoint", window::body(lines, window, now_s, site), now_s),
+        _ => framed("Energy of resilience · Joulepoint", window::body(lines, window, now_s), now_s),
     }
 }
 

@@ -7,7 +7,6 @@ use crate::columns::{percent, share, state};
 use crate::cost::KWH_J;
 use crate::moment::shown;
 use crate::sums::{By, Sum, sums, total};
-use config::Accounting;
 use maud::{Markup, html};
 use protocol::Phase;
 
@@ -19,14 +18,14 @@ const MOST_RUNS: usize = 2000;
 const RESILIENCE: [Phase; 5] = [Phase::Checkpoint, Phase::Logging, Phase::Restart, Phase::LostWork, Phase::Idle];
 
 /// Everything between head and foot.
-pub fn body(lines: &[Joined], (start_s, end_s): (Option<f64>, Option<f64>), now_s: f64, site: &Accounting) -> Markup {
+pub fn body(lines: &[Joined], (start_s, end_s): (Option<f64>, Option<f64>), now_s: f64) -> Markup {
     let first_s = lines.iter().map(|l| l.run.start_s).reduce(f64::min);
     let moment = |at_s: f64| shown(at_s).replace('T', " ");
     let from = start_s.or(first_s).map_or("the beginning".to_string(), moment);
-    let (accounts, users) = (sums(lines, None, &[By::Account], site), sums(lines, None, &[By::User], site));
-    let mut days = sums(lines, None, &[By::Day], site);
+    let (accounts, users) = (sums(lines, None, &[By::Account]), sums(lines, None, &[By::User]));
+    let mut days = sums(lines, None, &[By::Day]);
     days.sort_by(|a, b| a.of.cmp(&b.of));
-    let total = total(lines, None, site);
+    let total = total(lines, None);
     html! {
         h1 { "What resilience cost" }
         p.soft { "Runs between " (from) " and " (moment(end_s.unwrap_or(now_s))) }

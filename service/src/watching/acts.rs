@@ -4,11 +4,11 @@ use super::looks::Looks;
 use super::power;
 use super::state::Watching;
 use crate::accounting::Accounting;
-use crate::orders::Orders;
 use anyhow::{Context, Result, anyhow, bail};
 use audit::{Act, By};
 use broker::Broker;
 use listener::now_s;
+use orders::Orders;
 use parking_lot::Mutex;
 use protocol::{FailureKind, Incarnation};
 use slurm::{Job, JobState, Slurm};
@@ -388,14 +388,27 @@ impl Acts {
     pub(super) fn on_run(&self, run: &OpenRun, action: Action) {
         tracing::debug!(job = run.job, ?action, "acting");
         let done = match action {
-            Action::StartNow if self.start_requeued_at_once => self.start_now(run),
-            Action::StartNow => Ok(()),
+            Action::StartNow => self.start(run),
             Action::Release => self.release(run),
             Action::Requeue(cause) => self.requeue(run, cause),
             Action::Close(ended) => self.close(run, ended),
         };
         if let Err(e) = done {
             tracing::error!(job = run.job, ?action, error = format!("{e:#}"), "failed; it will be tried again");
+        }
+    }
+
+    /// Lets a requeued job start when it is to, in place of the two minutes that Slurm makes it wait.
+    fn start(&self, run: &OpenRun) -> Result<()> {
+        let tell = |at_s: f64| {
+            self.look_again(run)?;
+            let told = self.slurm.start_at(run.job, at_s);
+            Ok(audit::note(By::Service, Act::StartAt, (run.job, ""), "vacated until then", told)?)
+        };
+        match self.orders.tell_begin(&run.key, run.restart_count, tell) {
+            Some(told) => told,
+            None if self.start_requeued_at_once => self.start_now(run),
+            None => Ok(()),
         }
     }
 

@@ -6,6 +6,7 @@
 mod acts;
 mod begin;
 mod books;
+mod flexible;
 mod looks;
 mod off;
 mod power;
@@ -15,6 +16,7 @@ mod state;
 pub(crate) use acts::Acts;
 pub(crate) use begin::begin;
 pub(crate) use books::Books;
+pub(crate) use flexible::Flexible;
 pub(crate) use looks::Looks;
 pub(crate) use off::off;
 pub(crate) use rounds::Watcher;

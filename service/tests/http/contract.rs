@@ -234,7 +234,8 @@ fn real_requests_and_answers_are_as_described() {
     let mut all = events(serde_json::from_value(plan).expect("a plan"));
     let rest = all.split_off(2);
     post("/v1/records", &records(1, all));
-    let wish = OrderRequest { version: protocol::VERSION, id: "a1".into(), job: "7".into(), verb: Verb::Checkpoint };
+    let (id, job) = ("a1".to_owned(), "7".to_owned());
+    let wish = OrderRequest { version: protocol::VERSION, id, job, verb: Verb::Checkpoint, begin_s: None };
     post("/v1/orders", &value(&wish));
     fits(&body("/v1/beats"), &value(&beat("n1")));
     let heard = site.client().post::<_, Value>("/v1/beats", &beat("n1")).expect("heard");

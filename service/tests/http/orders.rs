@@ -7,7 +7,7 @@ use std::time::Duration;
 use wire::{Client, Error};
 
 fn give(site: &Site, uid: u32, id: &str, job: &str, verb: Verb) -> Result<OrderStatus, Error> {
-    let wish = OrderRequest { version: protocol::VERSION, id: id.into(), job: job.into(), verb };
+    let wish = OrderRequest { version: protocol::VERSION, id: id.into(), job: job.into(), verb, begin_s: None };
     site.as_user(uid, move |c| c.post("/v1/orders", &wish))
 }
 

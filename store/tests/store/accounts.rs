@@ -113,7 +113,7 @@ fn the_number_of_an_array_stands_for_all_its_tasks_and_each_bears_slurms_name() 
         store.append(&batch("13.1", records(1, vec![started(13, 0, &["n1"])])), UID).expect("stored");
         let asked = |store: &Store, job: Vec<u32>, task: Vec<u32>| {
             let wanted = Wanted { job, task, ..Wanted::default() };
-            let runs = accounts(store.connection(), &wanted, None).expect("accounts");
+            let runs = accounts(store.connection(), &wanted, None, None).expect("accounts");
             let mut names: Vec<String> = runs.into_iter().map(|r| r.job_id).collect();
             names.sort();
             names
@@ -481,7 +481,7 @@ fn reports_are_restricted_to_what_is_asked_and_may_be_seen() {
         for (run, uid) in [("7.1", 1000), ("8.1", 1001)] {
             store.append(&batch(run, records(1, vec![started(7, 0, &["n1"])])), uid).expect("stored");
         }
-        let count = |wanted: Wanted, uid| accounts(store.connection(), &wanted, uid).expect("accounts").len();
+        let count = |wanted: Wanted, uid| accounts(store.connection(), &wanted, uid, None).expect("accounts").len();
         assert_eq!(count(Wanted::default(), None), 2);
         assert_eq!(count(Wanted::default(), Some(1001)), 1);
         assert_eq!(count(Wanted { user: Some("nobody'; DROP TABLE runs; --".into()), ..Wanted::default() }, None), 0);
@@ -566,8 +566,9 @@ fn a_new_run_is_told_what_nodes_of_earlier_ones_have_told_each_other_the_newest_
 fn a_run_that_waits_in_the_queue_does_so_in_lists_and_alone() {
     both(|store| {
         let waits = |store: &Store| {
-            let of =
-                |brief| accounts(store.connection(), &Wanted { brief, ..Wanted::default() }, None).expect("accounts");
+            let of = |brief| {
+                accounts(store.connection(), &Wanted { brief, ..Wanted::default() }, None, None).expect("accounts")
+            };
             [true, false].map(|brief| of(brief)[0].waits)
         };
         let events = [started(7, 0, &["n1"]), phase(Phase::Compute, "n1", (0.0, 1.0), 5.0), ended("requeued")];

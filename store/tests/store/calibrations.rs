@@ -44,7 +44,7 @@ fn calibration(node_type: &str, node: &str, at_s: f64) -> Calibration {
 }
 
 /// The plan of a run with an engine, two processes on each node.
-fn plan(engine: &str) -> Plan {
+pub fn plan(engine: &str) -> Plan {
     let request = Request {
         settings: [("ft-energy".to_string(), Setting { value: String::new(), source: Source::Option })].into(),
     };

@@ -103,7 +103,7 @@ fn a_write_that_cannot_be_done_does_not_hold_up_the_others() {
         let answers = store.write(&[good("7.1"), headless, good("9.1")]).expect("commits");
         let upto: Vec<Option<u64>> = answers.into_iter().map(Result::ok).collect();
         assert_eq!(upto, [Some(1), None, Some(1)]);
-        assert_eq!(accounts(store.connection(), &Wanted::default(), None).expect("accounts").len(), 2);
+        assert_eq!(accounts(store.connection(), &Wanted::default(), None, None).expect("accounts").len(), 2);
     });
 }
 

@@ -23,7 +23,7 @@ fn runs_that_ended_long_ago_are_forgotten_and_no_others() {
         assert_eq!(store.forget(2.5 * 86_400.0, 1).expect("forgotten"), 1);
         assert_eq!(store.forget(2.5 * 86_400.0, 100).expect("forgotten"), 1);
         assert_eq!(store.forget(2.5 * 86_400.0, 100).expect("forgotten"), 0);
-        let left = accounts(store.connection(), &Wanted::default(), None).expect("accounts");
+        let left = accounts(store.connection(), &Wanted::default(), None, None).expect("accounts");
         assert_eq!(left.iter().map(|r| r.run.as_str()).collect::<Vec<_>>(), ["1.1", "9.1"]);
         for (table, rows) in [("events", 4), ("phases", 1), ("records", 2)] {
             let sql = format!("SELECT count(*) FROM {table}");

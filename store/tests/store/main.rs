@@ -7,6 +7,7 @@ mod files;
 mod leadership;
 mod lending;
 mod ordering;
+mod tariff;
 
 use protocol::{Batch, Event, FailureKind, JobReading, Phase, Record, RunAccount, RunKey};
 use std::path::{Path, PathBuf};

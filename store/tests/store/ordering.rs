@@ -5,7 +5,7 @@ use protocol::{Event, Order, OrderState, OrderStatus, Verb};
 
 fn order(id: &str, run: &str, at_s: f64) -> OrderStatus {
     OrderStatus {
-        order: Order { id: id.into(), verb: Verb::Checkpoint, by: "alice".into() },
+        order: Order { id: id.into(), verb: Verb::Checkpoint, by: "alice".into(), begin_s: None },
         key: key(run),
         job: 7,
         at_s,

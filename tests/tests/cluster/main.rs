@@ -8,6 +8,7 @@ mod options;
 mod questions;
 mod records;
 mod storage;
+mod waiting;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -29,7 +30,11 @@ fn site() -> MutexGuard<'static, Site> {
     let start = || {
         let dir = PathBuf::from(format!("/tmp/joulepoint-suite-{}", std::process::id()));
         let wanted = Wanted {
-            toml: "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n[wrapper]\nend_margin_s = 5.0\n".into(),
+            toml: format!(
+                "[estimates]\nnode_mtbf_s = 36000.0\ncheckpoint_s = 1.0\nrestart_s = 5.0\n[wrapper]\nend_margin_s = 5.0\n\
+                 [accounting]\ntariff = \"{}\"\ncurrency = \"EUR\"\n",
+                dir.join("tariff.csv").display()
+            ),
             // A second partition whose jobs take the nodes of the first one's.
             slurm_conf: "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n\
                 PartitionName=all Nodes=n[1-8] Default=YES MaxTime=INFINITE State=UP PriorityTier=1\n\

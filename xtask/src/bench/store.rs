@@ -160,7 +160,7 @@ pub fn reports(store: &Store) -> Result<()> {
     let day = Wanted { start: Some(BEGIN_S + 180.0 * DAY_S), end: Some(BEGIN_S + 181.0 * DAY_S), ..Wanted::default() };
     for (what, wanted, target) in [("a day's", day, "< 1 s"), ("all", Wanted::default(), "")] {
         let start = Instant::now();
-        let runs = accounts(store.connection(), &wanted, None)?.len();
+        let runs = accounts(store.connection(), &wanted, None, None)?.len();
         let time = format!("{:.3} s", start.elapsed().as_secs_f64());
         row(&format!("accounts of {runs} runs ({what}) of {RUNS}"), &time, "", target);
     }

@@ -420,6 +420,7 @@ fn plan(interval_s: f64) -> Plan {
         expected_time_overhead: 0.0,
         expected_energy_overhead: 0.0,
         expected_io_share: 0.0,
+        flexible_s: None,
         alternatives: Vec::new(),
         choice: None,
         reasons: Vec::new(),
