@@ -23,8 +23,8 @@ pub struct Obstacle {
     pub pid: i32,
     /// Name of the program.
     pub program: String,
-    /// `gpu`, `rdma`, `tcp`, `socket`, `io_uring`, `aio`, `inotify`, `anon_inode`, `device`, `terminal`, `tracer`, `sysv_shm`, `mapping`,
-    /// `namespace`, `fuse` or `seccomp`.
+    /// `gpu`, `rdma`, `tcp`, `socket`, `io_uring`, `aio`, `inotify`, `anon_inode`, `device`, `terminal`, `tracer`, `secret`, `sysv_shm`,
+    /// `mapping`, `namespace`, `fuse`, `seccomp`, or `unknown` of a process of somebody else.
     pub kind: &'static str,
     /// What was found.
     pub found: String,
@@ -125,22 +125,32 @@ struct Around<'a> {
     dumps_removed: bool,
 }
 
-/// The processes of a Slurm job that this user may look at here, but for Slurm's and ours.
+/// The processes of a Slurm job here, but for Slurm's and ours. What may not be looked into shows no variables: it is the job's if it
+/// is in the job's control group, or in a session with a process that shows them.
 pub fn of_job(root: &Path, job: u32) -> Vec<i32> {
-    let marked = |pid: &i32| {
-        let environment = fs::read(root.join(pid.to_string()).join("environ")).unwrap_or_default();
-        let wanted = format!("SLURM_JOB_ID={job}");
-        environment.split(|b| *b == 0).any(|v| v == wanted.as_bytes())
-    };
-    let foreign = |pid: &i32| {
-        let name = fs::read_to_string(root.join(pid.to_string()).join("comm")).unwrap_or_default();
-        ["srun", "joulepoint", "slurmstepd"].contains(&name.trim())
-    };
+    let file = |pid: i32, name: &str| root.join(pid.to_string()).join(name);
+    let text = |pid: i32, name: &str| fs::read_to_string(file(pid, name)).unwrap_or_default();
+    let wanted = format!("SLURM_JOB_ID={job}");
+    let is_marked = |variables: Vec<u8>| variables.split(|b| *b == 0).any(|v| v == wanted.as_bytes());
+    let is_foreign = |pid: i32| ["srun", "joulepoint", "slurmstepd"].contains(&text(pid, "comm").trim());
+    let group = format!("job_{job}");
+    let is_in_group = |pid: i32| text(pid, "cgroup").split(['/', '\n']).any(|part| part == group);
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
-    let mut pids: Vec<i32> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
-    pids.retain(|pid| *pid != std::process::id() as i32 && marked(pid) && !foreign(pid));
-    pids.sort_unstable();
-    pids
+    let all: Vec<i32> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    let shown: BTreeMap<i32, Option<bool>> =
+        all.into_iter().map(|pid| (pid, fs::read(file(pid, "environ")).ok().map(is_marked))).collect();
+    let marked = || shown.iter().filter(|(_, is_marked)| **is_marked == Some(true)).map(|(pid, _)| *pid);
+    let sessions: BTreeSet<String> = marked().filter_map(|pid| session(&text(pid, "stat"))).collect();
+    let is_in_session = |pid: i32| session(&text(pid, "stat")).is_some_and(|session| sessions.contains(&session));
+    let silent = shown.iter().filter(|(_, is_marked)| is_marked.is_none()).map(|(pid, _)| *pid);
+    let silent = silent.filter(|pid| is_in_group(*pid) || is_in_session(*pid));
+    let pids: BTreeSet<i32> = marked().chain(silent).collect();
+    pids.into_iter().filter(|pid| *pid != std::process::id() as i32 && !is_foreign(*pid)).collect()
+}
+
+/// The session of a process, by its `stat`, where the name of its program may have spaces and brackets; none if it is out of sight.
+fn session(stat: &str) -> Option<String> {
+    stat.rsplit_once(") ")?.1.split(' ').nth(3).filter(|session| *session != "0").map(str::to_string)
 }
 
 /// One process as `/proc` shows it.
@@ -199,8 +209,14 @@ impl Process {
 
     fn obstacles(&self, around: &Around<'_>) -> Vec<Obstacle> {
         let Some(open) = &self.open else {
-            let instead = "ask as the user of the job, or as root";
-            return vec![self.obstacle("unknown", "its descriptors may not be read".to_string(), instead)];
+            let found = "it may not be looked into".to_string();
+            // By its effective user, the second of the four.
+            let user: Option<u32> = self.field("Uid").split_whitespace().nth(1).and_then(|user| user.parse().ok());
+            let is_own = user == Some(nix::unistd::geteuid().as_raw());
+            return vec![match is_own {
+                true => self.obstacle(limits::SECRET.kind, found, limits::SECRET.cure),
+                false => self.obstacle("unknown", found, "ask as the user of the job, or as root"),
+            }];
         };
         let mut found: BTreeSet<(&'static str, String, &'static str)> = BTreeSet::new();
         for path in open.iter().chain(&self.mapped) {
@@ -434,10 +450,34 @@ mod tests {
     }
 
     #[test]
+    fn a_process_of_a_job_that_shows_no_variables_is_found_by_its_session_or_its_control_group() {
+        let dir = proc(&[], &[], "", "");
+        let write = |pid: i32, name: &str, text: &str| {
+            fs::create_dir_all(dir.path().join(pid.to_string())).unwrap();
+            fs::write(dir.path().join(pid.to_string()).join(name), text).unwrap();
+        };
+        write(7, "stat", "7 (prog) S 1 7 7 0 -1");
+        for (pid, stat, group) in [
+            (8, "8 (a) (b) S 7 7 7 0 -1", "0::/user.slice"),
+            (9, "9 (prog) S 1 9 9 0 -1", "0::/system.slice/slurmstepd.scope/job_4711/step_batch/user/task_0\n"),
+            (10, "10 (prog) S 1 10 10 0 -1", "0::/system.slice/slurmstepd.scope/job_47110/step_batch/user/task_0\n"),
+        ] {
+            write(pid, "stat", stat);
+            write(pid, "cgroup", group);
+        }
+        assert_eq!(of_job(dir.path(), 4711), [7, 8, 9]);
+        write(8, "environ", "SLURM_JOB_ID=1\0");
+        assert_eq!(of_job(dir.path(), 4711), [7, 9], "another job's");
+    }
+
+    #[test]
     fn what_may_not_be_read_is_not_called_able() {
         let dir = proc(&[], &[], "", "");
         fs::remove_dir_all(dir.path().join("7/fd")).unwrap();
         assert_eq!(kinds(&look(dir.path(), &[7], false)), ["unknown"]);
+        let user = nix::unistd::geteuid();
+        fs::write(dir.path().join("7/status"), format!("Uid:\t{user}\t{user}\t{user}\t{user}\n")).unwrap();
+        assert_eq!(kinds(&look(dir.path(), &[7], false)), ["secret"]);
         assert!(look(dir.path(), &[8], false).able, "a process that has ended");
     }
 

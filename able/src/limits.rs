@@ -1,5 +1,8 @@
 //! What CRIU cannot dump: how its log and the processes show it, and what to use instead.
 
+use std::fs;
+use std::path::Path;
+
 /// One thing that cannot be dumped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -66,8 +69,12 @@ pub const TCP_WITHIN: Limit = limit(
     "tcp",
     &["inet:"],
     "network connections cannot be dumped; srun and other clients of a server are such; for those within the job use \
-     --ft-energy-network=own, if it needs no other host",
+     --ft-energy-network=own, if it needs no other host and no srun",
 );
+/// What is said in its place of a task of a step, whose sandbox never has a network of its own.
+const TCP_OF_STEP: &str = "connections of what srun starts are in no checkpoint, and --ft-energy-network=own changes nothing of that; use MPI \
+     (Open MPI or MPICH), or checkpoints that the program writes itself (--ft-energy-done=FILES); what needs one node only may \
+     start without srun, and with that option";
 /// A TCP connection to another host.
 pub const TCP_OUTSIDE: Limit = limit(
     "socket",
@@ -118,9 +125,19 @@ pub const TERMINAL: Limit =
 /// A process that another one traces.
 pub const TRACED: Limit = limit(
     "tracer",
-    &["Unseizable non-zombie"],
+    &[],
     "a debugger or tracer (gdb, strace) holds a process of it, and nothing can be dumped meanwhile; run it without",
 );
+/// A process whose memory nobody but root may read.
+pub const SECRET: Limit = limit(
+    "secret",
+    &[UNSEIZABLE, "map_files on procfs"],
+    "a process of it lets nobody look into it: its program may only be executed (let it be read: chmod +r), or it is an agent of keys \
+     (ssh-agent, gpg-agent: end it when it has served)",
+);
+
+/// What CRIU says of a process that it may not trace, and what comes before its number.
+const UNSEIZABLE: &str = "Unseizable non-zombie";
 
 /// All limits, in the order in which CRIU's log is searched for them.
 const ALL: [Limit; 24] = [
@@ -130,12 +147,7 @@ const ALL: [Limit; 24] = [
         &["Can't lookup mount"],
         "a file was opened outside the sandbox, or is a POSIX message queue; open files in the job, and use pipes or sockets",
     ),
-    TRACED,
-    limit(
-        "secret",
-        &["map_files on procfs"],
-        "a process of it lets nobody look into it, as agents of keys do (ssh-agent, gpg-agent: end it when it has served), or its program may only be executed (let it be read)",
-    ),
+    SECRET,
     limit(
         "stopped",
         &["si_code="],
@@ -167,7 +179,15 @@ const ALL: [Limit; 24] = [
     limit(
         "connecting",
         &["in-flight socket"],
-        "a connection was just being made within the job; the next checkpoint tries again",
+        "a connection was just being made within the job; the next checkpoint tries again; if it fails for this again, too, the program \
+         that listens does not accept it: let it accept, or close, what waits",
+    ),
+    limit(
+        "queue",
+        &["Control messages in queue"],
+        "a descriptor that was sent over a unix socket (SCM_RIGHTS) waits there for who receives it; the next checkpoint tries again; if \
+         it fails for this again, too, nobody receives it: let the program receive it, or write checkpoints itself \
+         (--ft-energy-done=FILES)",
     ),
     IO_URING,
     AIO,
@@ -189,13 +209,51 @@ const ALL: [Limit; 24] = [
 
 /// The limit behind errors of CRIU, if it is known.
 pub fn of_log(errors: &[&str]) -> Option<Limit> {
+    of_log_at(Path::new("/proc"), errors)
+}
+
+/// The same; `root` is `/proc`, which says whether a process that CRIU may not trace is traced by another one.
+fn of_log_at(root: &Path, errors: &[&str]) -> Option<Limit> {
+    let named = |line: &&str| line.split_once(UNSEIZABLE)?.1.split_whitespace().next()?.parse::<u32>().ok();
+    let is_traced = |pid: u32| {
+        let status = fs::read_to_string(root.join(pid.to_string()).join("status")).unwrap_or_default();
+        status.lines().filter_map(|line| line.strip_prefix("TracerPid:")).any(|tracer| tracer.trim() != "0")
+    };
+    if errors.iter().filter_map(named).any(is_traced) {
+        return Some(TRACED);
+    }
     let shows = |sign: &str| errors.iter().any(|line| line.to_lowercase().contains(&sign.to_lowercase()));
     ALL.into_iter().find(|limit| limit.signs.iter().any(|sign| shows(sign)))
+}
+
+/// Why a task of a step could not be dumped, with what helps there in place of what helps a script.
+pub fn of_step(reason: &str) -> String {
+    reason.replace(TCP_WITHIN.cure, TCP_OF_STEP)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_is_traced_is_told_from_one_that_nobody_may_look_into() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = "Error (compel/src/lib/infect.c:1): Unseizable non-zombie 5 found, state S, err -1/10";
+        assert_eq!(of_log_at(dir.path(), &[line]), Some(SECRET), "it has ended meanwhile");
+        fs::create_dir(dir.path().join("5")).unwrap();
+        for (tracer, expected) in [("0", SECRET), ("77", TRACED)] {
+            fs::write(dir.path().join("5/status"), format!("Name:\tprog\nTracerPid:\t{tracer}\n")).unwrap();
+            assert_eq!(of_log_at(dir.path(), &[line]), Some(expected), "{tracer}");
+        }
+    }
+
+    #[test]
+    fn a_task_of_a_step_hears_of_no_option_that_it_does_not_have() {
+        let said = format!("criu: inet: Connected TCP socket: {}", TCP_WITHIN.cure);
+        let said = of_step(&said);
+        assert!(said.starts_with("criu: inet: Connected") && said.contains("changes nothing"), "{said}");
+        assert_eq!(of_step("the disk is full"), "the disk is full");
+    }
 
     #[test]
     fn errors_of_criu_are_known_by_their_words() {
@@ -207,7 +265,6 @@ mod tests {
             ("Error (criu/namespaces.c:1): Can't dump nested user namespace for 5", NESTED),
             ("Error (criu/proc_parse.c:3): Can't open mapped [/dev/shm/sem.x (deleted)]: No such file", REMOVED_SHARED),
             ("Error (criu/sk-unix.c:1): unix: External socket is used.", UNIX_OUTSIDE),
-            ("Error (compel/src/lib/infect.c:1): Unseizable non-zombie 5 found, state S, err -1/10", TRACED),
             ("Error (criu/fsnotify.c:1): fsnotify: Handle cannot be opened", INOTIFY),
         ] {
             assert_eq!(of_log(&[line]), Some(expected), "{line}");
@@ -215,6 +272,7 @@ mod tests {
         let kind = |line| of_log(&[line]).map(|limit| limit.kind);
         assert_eq!(kind("Error (criu/mem.c:1): Can't open 5/map_files on procfs: Permission denied"), Some("secret"));
         assert_eq!(kind("Error (compel/src/lib/infect.c:1): si_code=4 si_pid=5 si_status=19"), Some("stopped"));
+        assert_eq!(kind("Error (criu/sk-queue.c:1): skqueue: Control messages in queue, not supported"), Some("queue"));
         assert_eq!(of_log(&["Error (x): y"]), None);
     }
 }

@@ -22,6 +22,10 @@ use std::path::PathBuf;
 /// Longest wait for a checkpoint that the program leaves behind when it ends, s.
 const LAST_FILES_LIMIT_S: f64 = 60.0;
 
+/// Why a script may fail that has gone back.
+const BY_FILES: &str = "what is told above of files may be why";
+const BY_FIRST_LINES: &str = "it began from its first line again, and what it had made is there (use mkdir -p)";
+
 /// How one attempt of the script ended.
 enum End {
     Finished(i32),
@@ -65,12 +69,14 @@ struct Driver<'a> {
     crashes: u32,
     /// How the script has ended, until it is started again.
     exited: Option<i32>,
+    /// From when on an end of it counts.
+    counts_from_s: f64,
     /// The checkpoint from which the script goes on.
     from: Option<u64>,
     /// The last checkpoint of which a step could not be restored.
     unrestored: Option<u64>,
-    /// Whether it does again what it did to files.
-    repeats: bool,
+    /// Why it may end with an error that it would not have without going back.
+    may_fail_by: Option<&'static str>,
     last_reason: String,
     /// Another wrapper has taken the run up: nothing of it is written any more.
     is_superseded: bool,
@@ -97,9 +103,10 @@ pub fn run<'a>(setup: &'a Setup, ports: Ports<'a>) -> Outcome {
         final_line_taken: false,
         crashes: 0,
         exited: None,
+        counts_from_s: f64::NEG_INFINITY,
         from: None,
         unrestored: None,
-        repeats: false,
+        may_fail_by: None,
         last_reason: String::new(),
         is_superseded: false,
     };
@@ -208,7 +215,8 @@ impl Driver<'_> {
             None => self.ports.store.left(),
         };
         let repeated = repeated.line(line.is_some());
-        self.repeats = repeated.is_some();
+        let begins_anew = line.is_some() && self.ports.engine.begins_anew();
+        self.may_fail_by = repeated.as_ref().map(|_| BY_FILES).or(begins_anew.then_some(BY_FIRST_LINES));
         let repeated = repeated.map(|text| {
             protocol::say!("joulepoint: {text}");
             self.decision(REPEATED_WORK, text)

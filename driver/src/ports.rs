@@ -157,6 +157,10 @@ pub trait Engine {
     fn tells_return(&self) -> bool {
         false
     }
+    /// Whether the script begins from its first line again although its programs go on from a checkpoint.
+    fn begins_anew(&self) -> bool {
+        !self.tells_return()
+    }
     /// What its program did since a checkpoint and does again when it is brought back from it.
     fn repeated(&self, _from: &Manifest) -> Repeated {
         Repeated::default()
@@ -292,6 +296,10 @@ pub trait Cluster {
         let by_nodes = matches!(but_for, FailureKind::Node | FailureKind::BatchHost);
         !by_nodes && self.cause() == Some(FailureKind::Cancelled)
     }
+    /// How long Slurm leaves programs from SIGTERM to SIGKILL (KillWait), s.
+    fn kill_wait_s(&mut self) -> f64 {
+        30.0
+    }
     /// When the job's time is up, s since the epoch: it may have been changed since the run began. None if that is not known.
     fn end_s(&mut self) -> Option<f64> {
         None
@@ -376,16 +384,4 @@ pub struct Ports<'a> {
     pub cluster: &'a mut dyn Cluster,
     /// Durable things.
     pub store: &'a mut dyn Store,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_crash_is_told_from_what_a_program_ends_by_of_itself() {
-        let codes = [139, 137, 192, 0, 1, 128, 141, 142, 193, 255];
-        let signals = [Some(11), Some(9), Some(64), None, None, None, None, None, None, None];
-        assert_eq!(codes.map(by_signal), signals);
-    }
 }

@@ -167,24 +167,39 @@ pub(crate) fn rolled_back(from: Option<&Manifest>, finished_s: f64) -> Event {
 pub(crate) enum AskedToEnd {
     /// Slurm did not mean this life of the job: the run goes on, for this reason.
     ByMistake(&'static str),
-    /// Nobody ends the job: it is a signal for the script.
-    Signal,
+    /// Nobody ends the job: it is a signal for the script, whose end counts only from this moment on.
+    Signal { counts_from_s: f64 },
     /// Somebody wants its end, by Slurm, which has told all processes.
     Because(FailureKind),
     /// Somebody wants its end, and it is not known whether the script has heard so.
     Unsure(FailureKind),
 }
 
-/// What SIGTERM means to a job whose life has lasted for `life_s`.
+/// How long after its KillWait Slurm may still be about to kill a job, s: it looks each ten seconds.
+const LATE_KILL_S: f64 = 15.0;
+
+/// So long before its time limit a job has ended by itself, s.
+const BEFORE_LIMIT_S: f64 = 5.0;
+
+/// What the job's output is told while the end of a script does not count yet.
+pub(crate) const DOUBTED: &str = "the script has ended after a SIGTERM that Slurm may have meant for the start of the job before this one; the job \
+     ends when Slurm's KillWait is over, or goes on from its last checkpoint if Slurm has killed it by then";
+
+/// What SIGTERM means to a job whose life began at `began_s`.
 ///
 /// Where Slurm says that the job runs, it is a signal like any other (`scancel --signal`, `sbatch --signal`); where Slurm does not say
 /// why, a person has ended the job. But what slurmctld could not deliver to a node that was dead it delivers when the node is back,
-/// and a later life of the job may have begun meanwhile.
-pub(crate) fn asked_to_end(cluster: &mut dyn Cluster, setup: &Setup, life_s: f64) -> AskedToEnd {
-    let is_young = setup.was_lost && life_s < LATEST_SIGNAL.as_secs_f64();
+/// and a later life of the job may have begun meanwhile. That is seen only by what follows: Slurm kills all of this life after its
+/// KillWait, and the controller requeues it. An end of the script that comes before would hide that, and so does not count yet.
+pub(crate) fn asked_to_end(cluster: &mut dyn Cluster, setup: &Setup, began_s: f64, now_s: f64) -> AskedToEnd {
     match cluster.standing() {
-        Standing::Runs if !is_young => AskedToEnd::Signal,
-        Standing::Runs | Standing::FailedAlone => {
+        Standing::Runs => {
+            let is_young = setup.was_lost && now_s - began_s < LATEST_SIGNAL.as_secs_f64();
+            let killed_s = if is_young { now_s + cluster.kill_wait_s() + LATE_KILL_S } else { f64::NEG_INFINITY };
+            let limit_s = setup.end_s.map_or(f64::INFINITY, |end_s| end_s - BEFORE_LIMIT_S);
+            AskedToEnd::Signal { counts_from_s: killed_s.min(limit_s) }
+        }
+        Standing::FailedAlone => {
             let reason = "Slurm has ended this start of the job by a message that was meant for the start before; the job is requeued";
             protocol::say!("joulepoint: {reason}");
             AskedToEnd::ByMistake(reason)

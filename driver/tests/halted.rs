@@ -4,7 +4,8 @@ use config::Site;
 use driver::coordinated;
 use driver::ledger::Earlier;
 use driver::ports::{
-    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotSaved, NotStarted, Ports, Saved, Store, Unprepared,
+    Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotSaved, NotStarted, Ports, Saved, Standing, Store,
+    Unprepared, by_signal,
 };
 use driver::protection::Prospect;
 use driver::setup::{EXIT_NOT_RESTORED, Outcome, Setup, Started};
@@ -29,6 +30,8 @@ struct World {
     asked: Option<i32>,
     /// Slurm says that the job runs.
     runs_on: bool,
+    /// Slurm says that the script has failed, which has not ended.
+    failed_alone: bool,
     /// The life before lost a node.
     was_lost: bool,
     step_retries: u32,
@@ -137,6 +140,13 @@ impl Cluster for World {
 
     fn cause(&mut self) -> Option<FailureKind> {
         None
+    }
+    fn standing(&mut self) -> Standing {
+        match (self.failed_alone, self.runs_on) {
+            (true, _) => Standing::FailedAlone,
+            (false, true) => Standing::Runs,
+            (false, false) => Standing::Unknown,
+        }
     }
     fn requeue(&mut self) -> Result<(), String> {
         self.did("requeue");
@@ -305,12 +315,34 @@ fn an_exit_code_above_those_of_signals_is_the_scripts_own() {
 }
 
 #[test]
-fn what_slurm_meant_for_the_life_before_sends_a_young_life_back_into_the_queue() {
-    let end = |was_lost, runs_on| {
-        let world = World { was_lost, runs_on, ..World::default() };
-        play(&world, &[Happening::Terminate, Happening::Exited { code: 143 }]).0
-    };
-    assert_eq!(end(true, true), Outcome::Requeued);
-    assert_eq!(end(false, true), Outcome::Ended(143), "the life before was not lost");
-    assert_eq!(end(true, false), Outcome::Ended(143), "Slurm ends the job");
+fn a_crash_is_told_from_what_a_program_ends_by_of_itself() {
+    let codes = [139, 137, 192, 0, 1, 128, 141, 142, 193, 255];
+    let signals = [Some(11), Some(9), Some(64), None, None, None, None, None, None, None];
+    assert_eq!(codes.map(by_signal), signals);
+}
+
+/// How a life ended whose script ended with this code after SIGTERM, and after how long, s.
+fn after_term(world: World, code: i32) -> (Outcome, f64) {
+    let outcome = play(&world, &[Happening::Terminate, Happening::Exited { code }]).0;
+    (outcome, world.now_s.get())
+}
+
+#[test]
+fn the_end_of_a_script_after_a_sigterm_that_may_be_of_the_life_before_counts_when_slurm_would_have_killed_it() {
+    let world = |was_lost, runs_on| World { was_lost, runs_on, ..World::default() };
+    for code in [0, 143] {
+        let (outcome, took_s) = after_term(world(true, true), code);
+        assert_eq!(outcome, Outcome::Ended(code), "a person's signal, which it had for itself");
+        assert!((30.0..60.0).contains(&took_s), "{took_s}: KillWait is 30 s");
+        for (was_lost, runs_on) in [(false, true), (true, false)] {
+            let (outcome, took_s) = after_term(world(was_lost, runs_on), code);
+            assert!(outcome == Outcome::Ended(code) && took_s < 5.0, "{was_lost} {runs_on}: {outcome:?} {took_s}");
+        }
+    }
+}
+
+#[test]
+fn a_life_that_slurm_has_given_up_without_its_end_goes_back_into_the_queue() {
+    let world = World { failed_alone: true, ..World::default() };
+    assert_eq!(after_term(world, 143).0, Outcome::Requeued);
 }

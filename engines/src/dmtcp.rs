@@ -182,6 +182,10 @@ impl Engine for Dmtcp {
         has_killed.then(|| "DMTCP had stopped the program for a checkpoint and could not go on".to_string())
     }
 
+    fn begins_anew(&self) -> bool {
+        false
+    }
+
     fn repeated(&self, from: &Manifest) -> Repeated {
         let Some(run) = self.folder.parent().map(Path::to_path_buf) else { return Repeated::default() };
         let kept = fs::read(self.checkpoints.path(from.number).join(ADDED_TO)).unwrap_or_default();

@@ -17,7 +17,7 @@ const WAITS_S: [u64; 6] = [15, 15, 60, 15, 300, 15];
 const OURS: [&str; 2] = ["joulepoint", "criu"];
 
 /// What surely keeps CRIU from dumping a program.
-const SURE: [&str; 8] = ["gpu", "rdma", "tcp", "socket", "io_uring", "inotify", "sysv_shm", "namespace"];
+const SURE: [&str; 9] = ["gpu", "rdma", "tcp", "socket", "io_uring", "inotify", "sysv_shm", "namespace", "secret"];
 
 /// What was seen in a look: the program, what it has, and what to do.
 type Seen = BTreeSet<(i32, String, String)>;

@@ -27,6 +27,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Longest wait for accounting to tell how this record ended; shorter than any KillWait.
 const ACCOUNTED_LIMIT: Duration = Duration::from_millis(1500);
 
+/// Slurm's KillWait where nothing else is configured, s.
+const KILL_WAIT_S: f64 = 30.0;
+
 /// Time between two looks at accounting.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -267,6 +270,12 @@ impl Cluster for Job {
             None if failed_alone(&job) => Standing::FailedAlone,
             cause => cause.map_or(Standing::Unknown, Standing::Ends),
         }
+    }
+
+    fn kill_wait_s(&mut self) -> f64 {
+        let told = self.slurm.config_value("KillWait").ok().flatten();
+        // `30 sec`
+        told.and_then(|text| text.split_whitespace().next()?.parse().ok()).unwrap_or(KILL_WAIT_S)
     }
 
     fn end_s(&mut self) -> Option<f64> {

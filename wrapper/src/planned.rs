@@ -241,6 +241,11 @@ fn equip(asked: &Asked<'_>, mut plan: Plan, runs: &Path, made_by: Option<options
         protocol::say!("joulepoint: {told}");
     }
     let by_steps = facts.starts_steps && chosen == Some(options::Engine::Criu);
+    if by_steps && settings.network == options::Network::Own {
+        protocol::say!(
+            "joulepoint: --ft-energy-network=own changes nothing for steps: no checkpoint has their connections"
+        );
+    }
     let requeues = facts.unsuited.requeues && !asked.request.settings.contains_key("ft-energy-resume");
     if requeues && facts.starts_steps && !by_steps {
         protocol::say!(

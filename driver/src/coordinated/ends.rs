@@ -3,7 +3,7 @@
 use super::{Driver, End, LAST_FILES_LIMIT_S};
 use crate::ports::{ASKING, CANCELLED, Happening, by_signal};
 use crate::setup::{
-    AskedToEnd, COMPLETED, EXIT_NOT_RESTORED, FAILED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED,
+    AskedToEnd, COMPLETED, DOUBTED, EXIT_NOT_RESTORED, FAILED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED,
     VERDICT_LIMIT_S, asked_to_end, ended_as, failure,
 };
 use policy::decide::Why;
@@ -26,6 +26,7 @@ impl Driver<'_> {
         let limit_s = exited_s + VERDICT_LIMIT_S;
         // What has ended it by a signal may have asked us at the same time.
         let asked_s = if is_of_asking(code) { exited_s + 1.0 } else { exited_s };
+        let mut is_doubted = false;
         loop {
             if let Some(end) = self.lost_nodes() {
                 return Some(end);
@@ -36,10 +37,14 @@ impl Driver<'_> {
                 return Some(End::Terminated(cause));
             }
             let now_s = self.ports.clock.now_s();
-            if now_s >= limit_s || now_s >= asked_s && !self.ports.cluster.suspects() {
+            let counts_s = self.exited.map_or(asked_s, |_| asked_s.max(self.counts_from_s));
+            if now_s >= limit_s.max(counts_s) || now_s >= counts_s && !self.ports.cluster.suspects() {
                 break;
             }
-            let end = match self.ports.clock.wait(limit_s.min(now_s + 1.0)) {
+            if counts_s > asked_s && !std::mem::replace(&mut is_doubted, true) {
+                protocol::say!("joulepoint: {DOUBTED}");
+            }
+            let end = match self.ports.clock.wait(limit_s.max(counts_s).min(now_s + 1.0)) {
                 // The script after its step: its own end counts.
                 Some(Happening::Exited { code }) => return self.exited(code),
                 Some(Happening::Ordered(order)) => {
@@ -118,11 +123,8 @@ impl Driver<'_> {
                 self.exited = None;
                 return None;
             }
-            if self.repeats && !was_asked {
-                protocol::say!(
-                    "joulepoint: the script ended with exit code {code} after it had gone back: what is told above of \
-                     files may be why"
-                );
+            if let Some(why) = self.may_fail_by.filter(|_| !was_asked) {
+                protocol::say!("joulepoint: the script ended with exit code {code} after it had gone back: {why}");
             }
             return Some(End::Finished(code));
         }
@@ -198,14 +200,15 @@ impl Driver<'_> {
 
     /// SIGTERM has come. None if the script has got it, and the run goes on.
     pub(super) fn asked_to_end(&mut self) -> Option<End> {
-        match asked_to_end(&mut *self.ports.cluster, self.setup, self.ports.clock.now_s() - self.life_s) {
+        match asked_to_end(&mut *self.ports.cluster, self.setup, self.life_s, self.ports.clock.now_s()) {
             AskedToEnd::ByMistake(reason) => {
                 self.decided("requeue", reason);
                 self.give_up();
                 Some(End::Requeue(FailureKind::Requeued))
             }
-            AskedToEnd::Signal => {
+            AskedToEnd::Signal { counts_from_s } => {
                 self.ports.child.pass_term_on();
+                self.counts_from_s = self.counts_from_s.max(counts_from_s);
                 None
             }
             AskedToEnd::Because(kind) => Some(End::Terminated(kind)),

@@ -1,6 +1,7 @@
 //! Uncoordinated recovery: groups of nodes that checkpoint and restart alone.
 
 mod account;
+mod ends;
 mod follow;
 mod group;
 mod loan;

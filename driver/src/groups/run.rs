@@ -15,8 +15,8 @@ use crate::orders::Desk;
 use crate::ports::{CANCELLED, Happening};
 use crate::protection::{EXIT_NOT_PROTECTED, Guard};
 use crate::setup::{
-    AskedToEnd, COMPLETED, EXIT_NOT_RESTORED, FAILED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, LONGEST_CUT_S, Limit,
-    Outcome, SUPERSEDED, Setup, asked_to_end, ended_as, failure, rolled_back,
+    EXIT_NOT_RESTORED, FAILED, FLUSH_LIMIT_S, HELD, LONGEST_CUT_S, Limit, Outcome, SUPERSEDED, Setup, ended_as,
+    failure, rolled_back,
 };
 use protocol::{Event, FailureKind, Manifest, Phase};
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,6 +60,8 @@ pub struct Groups<'a> {
     pub(super) limit: Limit,
     /// When this wrapper took the run up.
     pub(super) started_s: f64,
+    /// From when on an end of the script counts.
+    pub(super) counts_from_s: f64,
     /// How often in a row the run was handed back since no relay could begin.
     pub(super) unserved: u32,
     /// Nodes that live and on which no relay can begin.
@@ -101,6 +103,7 @@ pub fn run<'a>(setup: &'a Setup, places: &Places, before: &Before, ports: GroupP
         ending: BTreeSet::new(),
         limit: Limit::new(now_s, setup.end_s),
         started_s: now_s,
+        counts_from_s: f64::NEG_INFINITY,
         unserved: before.unserved,
         aside: BTreeSet::new(),
         next_cut_s: now_s + LONGEST_CUT_S,
@@ -209,7 +212,7 @@ impl Groups<'_> {
                 answers.extend(self.guard.switched(self.desk.disabled_by()));
                 self.note(answers);
             }
-            Happening::Terminate => return self.asked_to_end(),
+            Happening::Terminate => return self.asked_to_end(None),
             Happening::Superseded => self.is_superseded = true,
             // Engines of groups tell no such thing.
             Happening::Checkpointed(_)
@@ -418,74 +421,6 @@ impl Groups<'_> {
         if let Some(group) = short {
             self.restart(group);
         }
-    }
-
-    /// The script has ended.
-    fn exited(&mut self, code: i32) -> Outcome {
-        for (node, at_s) in self.ports.cluster.dead_nodes() {
-            self.note_lost(&node, at_s);
-        }
-        if code != 0
-            && let Some(cause) = self.ports.cluster.cause()
-        {
-            return self.terminated(cause);
-        }
-        self.ports.lending.stop();
-        self.ports.relays.stop();
-        // What it left running would go on without anybody to protect it.
-        self.ports.child.stop();
-        self.leave(if code == 0 { COMPLETED } else { FAILED }, code)
-    }
-
-    /// SIGTERM has come. None if the script has got it, and the run goes on.
-    fn asked_to_end(&mut self) -> Option<Outcome> {
-        match asked_to_end(&mut *self.ports.cluster, self.setup, self.ports.clock.now_s() - self.started_s) {
-            AskedToEnd::ByMistake(reason) => {
-                self.decided("requeue", reason);
-                self.give_all_up(reason);
-                Some(self.requeue(&Then::Vacate { kind: FailureKind::Requeued, reason: reason.to_string() }))
-            }
-            AskedToEnd::Signal => {
-                self.ports.child.pass_term_on();
-                None
-            }
-            AskedToEnd::Because(kind) => Some(self.terminated(kind)),
-            AskedToEnd::Unsure(kind) => {
-                self.ports.child.pass_term_on();
-                Some(self.terminated(kind))
-            }
-        }
-    }
-
-    /// Slurm or a person ends the job: write down why, let the script leave.
-    fn terminated(&mut self, kind: FailureKind) -> Outcome {
-        let kind = self.desk.cause(kind);
-        self.give_all_up("the job is ended from outside");
-        self.ports.lending.stop();
-        self.ports.relays.stop();
-        let now_s = self.ports.clock.now_s();
-        // What the groups do until the script has left they would do without us.
-        self.phase_all();
-        self.cut_all(None);
-        let reason = format!("the job is ended from outside: {}", kind.as_str());
-        self.note(vec![failure(kind, None, now_s, now_s, &reason)]);
-        self.ports.child.terminate();
-        let mut limit_s = now_s + LEAVE_LIMIT_S;
-        let code = loop {
-            match self.ports.clock.wait(limit_s) {
-                Some(Happening::Exited { code }) => break code,
-                Some(Happening::Ordered(order)) => {
-                    let answer = self.desk.hear(order, self.on_demand());
-                    self.note(answer.into_iter().collect());
-                }
-                Some(Happening::Superseded) => self.is_superseded = true,
-                Some(_) => {}
-                // Nobody has ended it, after all.
-                None if self.ports.child.runs() && self.ports.cluster.runs_on() => limit_s += LEAVE_LIMIT_S,
-                None => break CANCELLED,
-            }
-        };
-        self.leave(ended_as(kind), code)
     }
 
     /// The run cannot go on: another wrapper has it, or nothing of it can be read now.

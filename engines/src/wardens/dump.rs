@@ -150,9 +150,9 @@ impl Wardens {
         wanted: &dyn Fn() -> bool,
         answer: impl Fn(&Said) -> Option<Result<T, String>>,
     ) -> Result<BTreeMap<u64, T>, NotSaved> {
-        let named = |member: &Member, reason: &str| match of.len() {
-            1 => reason.to_string(),
-            _ => format!("task {} on {}: {reason}", member.rank, member.node),
+        let named = |member: &Member, reason: &str| {
+            let reason = able::limits::of_step(reason);
+            if of.len() == 1 { reason } else { format!("task {} on {}: {reason}", member.rank, member.node) }
         };
         let mut state = self.0.state();
         for (id, member) in of {
