@@ -5,11 +5,12 @@ use crate::dumping::flush::{self, Failed, waiting};
 use crate::inputs::{self, Missed};
 use crate::relay::Relay;
 use crate::sandbox::Clocks;
-use crate::{backup, leftovers, sandbox};
+use crate::{backup, sandbox};
 use able::{peers, unshared};
 use archive::{Archive, unpack};
 use gpu::Suspended;
 use increments::{Stop, Stoppable};
+use leftovers::Place;
 use openfiles::by_size::{self, NotBack, Written};
 use openfiles::held::{self, COMMON, InHand, SHARED_MEMORY, Writing};
 use openfiles::patiently::{is_there, patiently};
@@ -41,6 +42,9 @@ const LOCAL: &str = "local.tar";
 /// Archive of a temporary folder that other jobs of the user may use, too: only what is missing is put back.
 const SHARED: &str = "tmp-shared.tar";
 
+/// Most files that are named in one line.
+const MOST_NAMED: usize = 10;
+
 /// Where a program has temporary files, which are lost with its node.
 #[derive(Clone, Debug, Default)]
 pub struct Temporaries {
@@ -50,9 +54,13 @@ pub struct Temporaries {
     pub is_shared: bool,
     /// When the job began to change files: its first life, as far as its checkpoints go back.
     pub began: Option<SystemTime>,
-    /// Files made in `/tmp` after this moment belong to the program; absent if other tasks of its job make files
-    /// there too.
+    /// Files made in `places` after this moment belong to the program; absent if another task of its step keeps them for all
+    /// on its node.
     pub since: Option<SystemTime>,
+    /// Folders in which it may make files that are lost with its node.
+    pub places: Vec<Place>,
+    /// Whether `/dev/shm` is the node's.
+    pub memory_is_shared: bool,
     /// Files of its own that the restore put back there.
     pub local: Vec<PathBuf>,
     /// Folders that stay out of the checkpoint.
@@ -98,9 +106,20 @@ pub struct Frozen {
     /// What it had made in folders that all programs share: entries of these folders.
     #[serde(default, with = "protocol::name::all")]
     pub local: Vec<PathBuf>,
+    /// Those folders.
+    #[serde(default = "of_before")]
+    pub places: Vec<Place>,
+    /// Whether `/dev/shm` was the node's.
+    #[serde(default)]
+    pub memory_is_shared: bool,
     /// What it had on GPUs, if anything: that is in its images.
     #[serde(default)]
     pub gpus: Option<Suspended>,
+}
+
+/// The folders of dumps that name none.
+fn of_before() -> Vec<Place> {
+    leftovers::common(false)
 }
 
 /// A pipe of the program's output.
@@ -151,7 +170,9 @@ pub fn save(
 ) -> Result<(), String> {
     let tree = tree(program);
     unshared::refuse(&tree).map_err(|e| e.to_string())?;
-    let open: BTreeSet<InHand> = tree.iter().flat_map(|pid| held::of(*pid)).collect();
+    let mut open: BTreeSet<InHand> = tree.iter().flat_map(|pid| held::of(*pid)).collect();
+    let shared_memory = Path::new(SHARED_MEMORY);
+    open.retain(|file| temporaries.memory_is_shared || !file.path.starts_with(shared_memory));
     // If the temporary folder contained the run's folder, the archive would contain itself.
     let tmp = temporaries.own.as_deref().filter(|t| is_own_folder(t) && !into.starts_with(t));
     let is_in_tmp = |f: &InHand| !temporaries.is_shared && tmp.is_some_and(|t| f.path.starts_with(t));
@@ -167,8 +188,9 @@ pub fn save(
     let pack = |name: &str, fill: &dyn Fn(&mut Archive<Stoppable>) -> io::Result<()>| {
         stop.create(&into.join(name)).and_then(|file| archive::pack(file, fill))
     };
-    let shared_memory = Path::new(SHARED_MEMORY);
-    pack("shm.tar", &|tar| tar.append_below(shared_memory)).map_err(told(shared_memory))?;
+    if !temporaries.memory_is_shared {
+        pack("shm.tar", &|tar| tar.append_below(shared_memory)).map_err(told(shared_memory))?;
+    }
     if let Some(tmp) = tmp {
         match temporaries.is_shared {
             true => pack(SHARED, &|tar| tar.append_newer(tmp, temporaries.since)),
@@ -176,16 +198,8 @@ pub fn save(
         }
         .map_err(told(tmp))?;
     }
-    let mut local = Vec::new();
-    if let Some(since) = temporaries.since {
-        let others: Vec<&Path> = temporaries.others.iter().map(PathBuf::as_path).chain([into]).chain(tmp).collect();
-        let found = leftovers::made_since(since, &temporaries.local, &others).map_err(|e| e.to_string())?;
-        let of_sockets = leftovers::folders_of(&peers::bound(&tree));
-        let all = of_sockets.iter().filter(|path| !found.all.contains(path)).chain(&found.all);
-        pack(LOCAL, &|tar| all.clone().try_for_each(|path| tar.append_padded(path)))
-            .map_err(told(Path::new("files in /tmp")))?;
-        local = found.entries;
-    }
+    let not: Vec<&Path> = temporaries.others.iter().map(PathBuf::as_path).chain([into]).chain(tmp).collect();
+    let local = pack_local(&tree, temporaries, &not, &pack)?;
     pack(OPEN, &|tar| whole.iter().try_for_each(|path| tar.append(path))).map_err(told(Path::new("open files")))?;
     // What is in the temporary folder comes back with it. In groups other programs go on meanwhile, and nothing is kept whole.
     let most_bytes = read::MOST_KEPT_BYTES.min(overwritten_bytes / OF_OVERWRITTEN);
@@ -219,11 +233,27 @@ pub fn save(
         clocks,
         own_numbers,
         local,
+        places: temporaries.places.clone(),
+        memory_is_shared: temporaries.memory_is_shared,
         gpus,
     };
     let text = serde_json::to_vec_pretty(&frozen).map_err(|e| e.to_string())?;
     let record = into.join(RECORD);
     fs::write(&record, text).map_err(told(&record))
+}
+
+/// Packs into an archive of this name what is filled in.
+type Pack<'a> = dyn Fn(&str, &dyn Fn(&mut Archive<Stoppable>) -> io::Result<()>) -> io::Result<()> + 'a;
+
+/// Packs what was made where only the node has it, but `not`; its entries.
+fn pack_local(tree: &[i32], of: &Temporaries, not: &[&Path], pack: &Pack<'_>) -> Result<Vec<PathBuf>, String> {
+    let Some(since) = of.since else { return Ok(Vec::new()) };
+    let found = leftovers::made_since(&of.places, since, &of.local, not).map_err(|e| e.to_string())?;
+    let of_sockets = leftovers::folders_of(&of.places, &peers::bound(tree));
+    let all = of_sockets.iter().filter(|path| !found.all.contains(path)).chain(&found.all);
+    let packed = pack(LOCAL, &|tar| all.clone().try_for_each(|path| tar.append_padded(path)));
+    packed.map_err(|e| format!("files of the node: {e}"))?;
+    Ok(found.entries)
 }
 
 /// Packs the files that are to be kept. One that another program takes away or cuts meanwhile is not.
@@ -278,11 +308,9 @@ pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, Failed> {
     let left = frozen.written.iter().filter(|file| file.is_left()).map(|file| file.path.as_path()).collect();
     let mut kept = Vec::new();
     let local = from.join(LOCAL);
-    if is_there(&local).map_err(Failed::at(&local))?
-        && let Err(reason) = leftovers::put_back(&local)
-    {
+    if is_there(&local).map_err(Failed::at(&local))? {
         // Not fatal: the program may not need them, and the checkpoint stays valid.
-        protocol::say!("joulepoint: not all that the program had made in /tmp is back: {reason}");
+        say(&leftovers::put_back(&local, &frozen.places));
     }
     for name in ["shm.tar", "tmp.tar", SHARED, OPEN] {
         let path = from.join(name);
@@ -332,6 +360,21 @@ pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, Failed> {
         );
     }
     Ok(frozen)
+}
+
+/// Says what of the files of the node is not as it was.
+fn say(not: &leftovers::NotBack) {
+    let missed: Vec<String> = not.missed.iter().map(|(path, e)| format!("{}: {e}", path.display())).collect();
+    if !missed.is_empty() {
+        protocol::say!("joulepoint: not all that the program had made on its node is back: {}", missed.join("; "));
+    }
+    let other: Vec<String> = not.other.iter().take(MOST_NAMED).map(|path| path.display().to_string()).collect();
+    if !other.is_empty() {
+        protocol::say!(
+            "joulepoint: there already, and not as at the checkpoint: {}; if they are this job's, check its result",
+            other.join(", ")
+        );
+    }
 }
 
 fn host() -> String {

@@ -8,7 +8,7 @@ mod orders;
 mod program;
 
 use crate::dumping::Dumping;
-use crate::frozen::Temporaries;
+use crate::frozen::{self, Temporaries};
 use crate::line::{LIMIT, Line, Said};
 use crate::relay::{self, Relay};
 use crate::sandbox;
@@ -18,11 +18,13 @@ use crate::world::{ABORT_LIMIT, World};
 use crate::{EXIT_KILLED, NOT_NOW, NOT_RESTORED, client};
 use ending::ENDING;
 use fencing::Placement;
+use leftovers::Place;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use openfiles::Mounts;
 use openfiles::by_size::is_of_job;
 use openfiles::patiently::patiently;
 use orders::Asker;
@@ -36,7 +38,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Longest wait in one round of the loop, so that time limits are noticed, ms.
 const ROUND_MS: u16 = 200;
@@ -149,6 +151,19 @@ fn end_with(placement: Placement, teller: Arc<File>, asked: Arc<AtomicI32>) {
     });
 }
 
+/// Tasks of a step begin so long after one another at most; what the script has made just before it is put back with theirs.
+const EARLIER: Duration = Duration::from_secs(5);
+
+/// Where a program makes files that are lost with its node.
+fn places(task: &Task, memory_is_shared: bool) -> Vec<Place> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let known = [Some(task.run.clone()), std::env::current_dir().ok(), named("HOME"), named("SLURM_SUBMIT_DIR")];
+    let known: Vec<PathBuf> = known.into_iter().flatten().collect();
+    let shared: Vec<&Path> = known.iter().map(PathBuf::as_path).collect();
+    let mounts = Mounts::of(Path::new("/proc/self")).unwrap_or_default();
+    leftovers::common(memory_is_shared).into_iter().chain(leftovers::scratch(&mounts, &shared)).collect()
+}
+
 /// Ends this process, and tells its supervisor by which signal: the first process of a namespace cannot end by one.
 pub fn leave(mut teller: &File, ended: Ended) -> ! {
     if let Ended::Signal(signal) = ended {
@@ -176,7 +191,11 @@ impl Init<'_> {
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(|e| e.to_string())?;
         // What is given to the supervisor's process group does not come here past it.
         nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(|e| e.to_string())?;
-        sandbox::furnish()?;
+        // The script, other steps and other tasks of its step find what it has in `/dev/shm`; ranks of MPI have a world of their own.
+        let from = task.restore.as_ref().and_then(|folder| frozen::read(folder).ok());
+        let is_plain = task.member.is_some() && task.world.is_none();
+        let memory_is_shared = from.map_or(is_plain, |from| from.memory_is_shared);
+        sandbox::furnish(memory_is_shared)?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let mut relays = relay::standard().map_err(|e| e.to_string())?;
         if has_line {
@@ -203,8 +222,9 @@ impl Init<'_> {
                     && std::env::var_os("TMPDIR").is_some_and(|named| !is_of_job(Path::new(&named))),
                 own: tmp.map(PathBuf::from).or_else(|| std::env::var_os("TMPDIR").map(PathBuf::from)),
                 began: Some(SystemTime::now()),
-                // Tasks of a step share `/tmp`, so their files there cannot be told apart.
-                since: task.member.is_none().then(SystemTime::now),
+                since: task.keeps_leftovers().then(|| SystemTime::now() - EARLIER),
+                places: places(task, memory_is_shared),
+                memory_is_shared,
                 local: Vec::new(),
                 others: [Some(task.run.clone()), std::env::current_dir().ok()].into_iter().flatten().collect(),
             },

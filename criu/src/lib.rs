@@ -20,7 +20,6 @@ pub mod fallback;
 pub mod frozen;
 pub mod init;
 mod inputs;
-pub mod leftovers;
 pub mod line;
 mod network;
 pub mod probe;

@@ -149,11 +149,11 @@ fn forbidden(error: nix::Error, settings: &Path) -> String {
     format!("this node gives ordinary users no namespaces ({error}); its administrator can {cure}")
 }
 
-/// Mounts what the program is to see: its own `/proc`, `/dev/shm` and terminals.
+/// Mounts what the program is to see: its own `/proc` and terminals, and `/dev/shm` unless that is to be the node's.
 ///
 /// # Errors
 /// A sentence naming the mount.
-pub fn furnish() -> Result<(), String> {
+pub fn furnish(memory_is_shared: bool) -> Result<(), String> {
     let none: Option<&str> = None;
     let told = |what: &'static str| move |e: nix::Error| format!("{what} cannot be mounted: {e}");
     // AppArmor may allow the namespace, but no right in it.
@@ -161,7 +161,9 @@ pub fn furnish() -> Result<(), String> {
     private.map_err(|e| forbidden(e, Path::new(SETTINGS)))?;
     let safe = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(Some("proc"), "/proc", Some("proc"), safe | MsFlags::MS_NOEXEC, none).map_err(told("/proc"))?;
-    mount(Some("tmpfs"), "/dev/shm", Some("tmpfs"), safe, Some("mode=1777")).map_err(told("/dev/shm"))?;
+    if !memory_is_shared {
+        mount(Some("tmpfs"), "/dev/shm", Some("tmpfs"), safe, Some("mode=1777")).map_err(told("/dev/shm"))?;
+    }
     // Only launchers such as mpirun need terminals.
     let terminals = Some("newinstance,ptmxmode=0666,mode=620");
     let noexec = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;

@@ -45,6 +45,12 @@ impl Task {
         }
     }
 
+    /// Whether its checkpoints hold what its user has made in folders that all share: tasks of a step share them, and the first
+    /// on each node keeps them for all.
+    pub(crate) fn keeps_leftovers(&self) -> bool {
+        self.member.is_none() || std::env::var("SLURM_LOCALID").is_ok_and(|id| id == "0")
+    }
+
     /// How many tasks of its step are on its node, itself counted; of all nodes, where Slurm does not say.
     pub(crate) fn beside(&self) -> u32 {
         let of = |name| std::env::var(name).ok();

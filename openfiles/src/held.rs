@@ -85,7 +85,7 @@ pub fn kept_whole<'a>(held: impl Iterator<Item = &'a InHand>, overwritten_bytes:
 
 /// Whether a file is lost with its node.
 pub fn is_lost(path: &Path) -> bool {
-    COMMON.iter().any(|c| path.starts_with(c))
+    COMMON.iter().any(|c| path.starts_with(c)) || path.starts_with(SHARED_MEMORY)
 }
 
 /// The files that a process has open or mapped.
@@ -127,7 +127,7 @@ fn mapped(maps: &str) -> Vec<InHand> {
 
 /// None for a file without a name any more: CRIU saves that itself.
 fn in_hand(path: PathBuf, metadata: &fs::Metadata, writing: Writing, reads: bool) -> Option<InHand> {
-    let elsewhere = [SHARED_MEMORY, "/proc", "/sys"];
+    let elsewhere = ["/proc", "/sys"];
     if !metadata.is_file() || !path.is_absolute() || elsewhere.iter().any(|e| path.starts_with(e)) {
         return None;
     }

@@ -251,6 +251,7 @@ impl Child for Script {
             .envs(environment.iter().cloned())
             .envs(calls.map(Calls::variables).unwrap_or_default())
             .envs((self.resized)())
+            .envs([leftovers::began_now()])
             .spawn()
             .map_err(|e| unstarted(format!("{program}: {e}"), e.kind()))?;
         self.tree.pid.store(child.id() as i32, Ordering::SeqCst);

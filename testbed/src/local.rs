@@ -1,4 +1,5 @@
-//! Gives a node folders that only it sees, empty at each boot: `/tmp`, `/var/tmp`, `/dev/shm`, `/run`; and a boot id.
+//! Gives a node folders that only it sees, empty at each boot: `/tmp`, `/var/tmp`, `/dev/shm`, `/run`, scratch storage at
+//! `/mnt`; and a boot id.
 
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
@@ -16,11 +17,13 @@ struct Own {
     in_memory: bool,
 }
 
-const OWN: [Own; 4] = [
+const OWN: [Own; 5] = [
     Own { at: "/tmp", name: "tmp", mode: 0o1777, in_memory: false },
     Own { at: "/var/tmp", name: "var-tmp", mode: 0o1777, in_memory: false },
     Own { at: "/dev/shm", name: "shm", mode: 0o1777, in_memory: true },
     Own { at: "/run", name: "run", mode: 0o755, in_memory: true },
+    // Its scratch storage.
+    Own { at: "/mnt", name: "scratch", mode: 0o1777, in_memory: true },
 ];
 
 /// The folder below `dir` that holds what is a node's own.

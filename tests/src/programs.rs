@@ -267,6 +267,33 @@ if (!r) printf(\"%ld\\n\", s); MPI_Finalize(); return 0; }
 END
 mpicc.mpich -o m m.c && mpirun.mpich -n 2 ./m > result"),
     program("a loop of srun", &[], "for i in $(seq 8); do srun -n1 sh -c \"sleep 1.5; echo $i\"; done > result"),
+    program("scratch storage of the node", &[], "W=/mnt/$SLURM_JOB_ID; mkdir -p $W; trap 'rm -rf $W' EXIT
+for i in $(seq 60); do echo $((i * i)) > $W/part.$i; sleep 0.2; done
+cat $W/part.* | awk '{ s += $1 } END { print NR, s }' > result"),
+    program("a step with a folder in /tmp", &[], "srun -n1 sh -c 'T=$(mktemp -d); for i in $(seq 60); do echo $((i * i)) > $T/$i; sleep 0.2; done
+cat $T/* | awk \"{ s += \\$1 } END { print NR, s }\"; rm -r $T' > result"),
+    program("a step with a state in /tmp", &[], "F=/tmp/state.$SLURM_JOB_ID; echo 0 > $F
+srun -n1 sh -c \"for i in \\$(seq 60); do echo \\$((\\$(cat $F) + 1)) > $F; sleep 0.2; done; cat $F; rm $F\" > result"),
+    program("/dev/shm from script to step and back", &[], "D=/dev/shm/$USER.$SLURM_JOB_ID; mkdir -p $D; seq 60 > $D/in
+srun -n1 sh -c \"s=0; while read -r x; do s=\\$((s + x)); echo \\$s > $D/sum; sleep 0.2; done < $D/in; cat $D/sum > $D/out\"
+cp $D/out result; rm -r $D"),
+    program("tasks of a step with memory in common", &["python3"], "#SBATCH -n2
+cat > t.py <<'END'
+import mmap, os, struct, time
+path, rank = '/dev/shm/pair.' + os.environ['SLURM_JOB_ID'], int(os.environ['SLURM_PROCID'])
+if rank == 0:
+    with open(path + '.new', 'wb') as f: f.write(bytes(64))
+    os.rename(path + '.new', path)
+while not os.path.exists(path): time.sleep(0.05)
+m = mmap.mmap(os.open(path, os.O_RDWR), 64)
+for i in range(1, 61):
+    m[8 * rank:8 * rank + 8] = struct.pack('q', i)
+    while struct.unpack('q', m[8 - 8 * rank:16 - 8 * rank])[0] < i: time.sleep(0.01)
+    time.sleep(0.2)
+print(rank, struct.unpack('qq', m[:16]))
+if rank == 0: time.sleep(0.5); os.remove(path)
+END
+srun -n2 python3 t.py > lines; sort lines > result"),
     program("a chain of jobs", &[], "for i in $(seq 40); do sleep 0.2; done; sbatch --parsable --wrap=true > id && [ -s id ] && echo submitted > result"),
     program("copies of others' files", &[], "for i in $(seq 40); do cp -p /etc/passwd copy; sleep 0.3; done; tar cf t.tar -C /etc hostname && tar xf t.tar && echo $(stat -c %U copy) > result"),
     program("a FIFO in /tmp", &[], "p=/tmp/pipe.$SLURM_JOB_ID; mkfifo $p

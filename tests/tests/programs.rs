@@ -9,7 +9,7 @@ use suite::programs::{self, PROGRAMS, Program, Verdict, is_here, play};
 use suite::transparent::site;
 
 /// Those of every kind, of what the tests have anyway.
-const SELECTION: [&str; 29] = [
+const SELECTION: [&str; 34] = [
     "a log that is open",
     "python, threads",
     "python, a pool of processes",
@@ -24,6 +24,11 @@ const SELECTION: [&str; 29] = [
     "Fortran's MPI under srun",
     "SQLite",
     "a loop of srun",
+    "scratch storage of the node",
+    "a step with a folder in /tmp",
+    "a step with a state in /tmp",
+    "/dev/shm from script to step and back",
+    "tasks of a step with memory in common",
     "a chain of jobs",
     "copies of others' files",
     "a FIFO in /tmp",
