@@ -37,6 +37,9 @@ pub struct Ask {
     /// this one write to it.
     #[serde(default)]
     pub overwritten_bytes: u64,
+    /// Whether this dump holds what was made where only the node has it: of the tasks of a step one on each node does.
+    #[serde(default)]
+    pub keeps_leftovers: bool,
     /// Whether the client wants [`Answer::GoesOn`] as soon as the program goes on, before the dump is flushed to
     /// disk.
     #[serde(default)]

@@ -285,7 +285,8 @@ impl Dumping {
 
     /// Saves what is not in the images, while the program stands still.
     pub fn save(&mut self, program: i32, relays: &mut [Relay], temporaries: &Temporaries) {
-        let (at, temporaries, stop) = (self.at().to_path_buf(), temporaries.clone(), self.stop.clone());
+        let (at, stop) = (self.at().to_path_buf(), self.stop.clone());
+        let temporaries = Temporaries { keeps: self.ask.keeps_leftovers, ..temporaries.clone() };
         let overwritten_bytes = self.ask.overwritten_bytes;
         let pipes = frozen::pipes(relays);
         // The relay is outside, and sees no memory of the sandbox.

@@ -10,7 +10,7 @@ use able::{peers, unshared};
 use archive::{Archive, unpack};
 use gpu::Suspended;
 use increments::{Stop, Stoppable};
-use leftovers::Place;
+use leftovers::{LeftOut, Place};
 use openfiles::by_size::{self, NotBack, Written};
 use openfiles::held::{self, COMMON, InHand, SHARED_MEMORY, Writing};
 use openfiles::patiently::{is_there, patiently};
@@ -21,6 +21,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 pub mod place;
@@ -42,6 +43,9 @@ const LOCAL: &str = "local.tar";
 /// Archive of a temporary folder that other jobs of the user may use, too: only what is missing is put back.
 const SHARED: &str = "tmp-shared.tar";
 
+/// How files in the run's folder begin that say where files of a node were put back.
+const PUT_BACK: &str = "put-back";
+
 /// Most files that are named in one line.
 const MOST_NAMED: usize = 10;
 
@@ -54,17 +58,32 @@ pub struct Temporaries {
     pub is_shared: bool,
     /// When the job began to change files: its first life, as far as its checkpoints go back.
     pub began: Option<SystemTime>,
-    /// Files made in `places` after this moment belong to the program; absent if another task of its step keeps them for all
-    /// on its node.
+    /// Files made there after this moment belong to the program; absent if other tasks of its job make files there too.
     pub since: Option<SystemTime>,
     /// Folders in which it may make files that are lost with its node.
     pub places: Vec<Place>,
     /// Whether `/dev/shm` is the node's.
     pub memory_is_shared: bool,
+    /// When this sandbox began, or another task of its step.
+    pub here_since: Option<SystemTime>,
+    /// Whether the dump holds what was made in `places` since: of the tasks of a step one on each node does.
+    pub keeps: bool,
     /// Files of its own that the restore put back there.
     pub local: Vec<PathBuf>,
     /// Folders that stay out of the checkpoint.
     pub others: Vec<PathBuf>,
+}
+
+impl Temporaries {
+    /// Whether something else of the checkpoint has a file of `/dev/shm`: the copy of one that is the sandbox's own, or the first
+    /// task of the step, which keeps what was made there since it began.
+    fn has_elsewhere(&self, path: &Path) -> bool {
+        let is_new = || {
+            let made = fs::symlink_metadata(path).map(|metadata| leftovers::made(&metadata));
+            made.ok().zip(self.here_since).is_some_and(|(made, since)| made >= since)
+        };
+        !self.memory_is_shared || !self.keeps && is_new()
+    }
 }
 
 /// The record of one dump.
@@ -109,6 +128,9 @@ pub struct Frozen {
     /// Those folders.
     #[serde(default = "of_before")]
     pub places: Vec<Place>,
+    /// What of it is not in the dump.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
     /// Whether `/dev/shm` was the node's.
     #[serde(default)]
     pub memory_is_shared: bool,
@@ -172,7 +194,8 @@ pub fn save(
     unshared::refuse(&tree).map_err(|e| e.to_string())?;
     let mut open: BTreeSet<InHand> = tree.iter().flat_map(|pid| held::of(*pid)).collect();
     let shared_memory = Path::new(SHARED_MEMORY);
-    open.retain(|file| temporaries.memory_is_shared || !file.path.starts_with(shared_memory));
+    let is_elsewhere = |file: &InHand| file.path.starts_with(shared_memory) && temporaries.has_elsewhere(&file.path);
+    open.retain(|file| !is_elsewhere(file));
     // If the temporary folder contained the run's folder, the archive would contain itself.
     let tmp = temporaries.own.as_deref().filter(|t| is_own_folder(t) && !into.starts_with(t));
     let is_in_tmp = |f: &InHand| !temporaries.is_shared && tmp.is_some_and(|t| f.path.starts_with(t));
@@ -199,7 +222,7 @@ pub fn save(
         .map_err(told(tmp))?;
     }
     let not: Vec<&Path> = temporaries.others.iter().map(PathBuf::as_path).chain([into]).chain(tmp).collect();
-    let local = pack_local(&tree, temporaries, &not, &pack)?;
+    let (local, left_out) = pack_local(&tree, temporaries, &not, &whole, &pack)?;
     pack(OPEN, &|tar| whole.iter().try_for_each(|path| tar.append(path))).map_err(told(Path::new("open files")))?;
     // What is in the temporary folder comes back with it. In groups other programs go on meanwhile, and nothing is kept whole.
     let most_bytes = read::MOST_KEPT_BYTES.min(overwritten_bytes / OF_OVERWRITTEN);
@@ -234,6 +257,7 @@ pub fn save(
         own_numbers,
         local,
         places: temporaries.places.clone(),
+        left_out,
         memory_is_shared: temporaries.memory_is_shared,
         gpus,
     };
@@ -245,15 +269,26 @@ pub fn save(
 /// Packs into an archive of this name what is filled in.
 type Pack<'a> = dyn Fn(&str, &dyn Fn(&mut Archive<Stoppable>) -> io::Result<()>) -> io::Result<()> + 'a;
 
-/// Packs what was made where only the node has it, but `not`; its entries.
-fn pack_local(tree: &[i32], of: &Temporaries, not: &[&Path], pack: &Pack<'_>) -> Result<Vec<PathBuf>, String> {
-    let Some(since) = of.since else { return Ok(Vec::new()) };
+/// Packs what was made where only the node has it, but `not`, and but files of `whole`; its entries, and what is left out.
+fn pack_local(
+    tree: &[i32],
+    of: &Temporaries,
+    not: &[&Path],
+    whole: &BTreeSet<&Path>,
+    pack: &Pack<'_>,
+) -> Result<(Vec<PathBuf>, Vec<LeftOut>), String> {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    let Some(since) = of.since.or(of.here_since).filter(|_| of.keeps) else { return Ok((Vec::new(), Vec::new())) };
     let found = leftovers::made_since(&of.places, since, &of.local, not).map_err(|e| e.to_string())?;
     let of_sockets = leftovers::folders_of(&of.places, &peers::bound(tree));
     let all = of_sockets.iter().filter(|path| !found.all.contains(path)).chain(&found.all);
-    let packed = pack(LOCAL, &|tar| all.clone().try_for_each(|path| tar.append_padded(path)));
+    let all: Vec<&PathBuf> = all.filter(|path| !whole.contains(path.as_path())).collect();
+    let packed = pack(LOCAL, &|tar| all.iter().try_for_each(|path| tar.append_padded(path)));
     packed.map_err(|e| format!("files of the node: {e}"))?;
-    Ok(found.entries)
+    if !found.left_out.is_empty() && !IS_SAID.swap(true, Ordering::Relaxed) {
+        found.left_out.iter().for_each(|left| protocol::say!("joulepoint: not in the checkpoint: {left}"));
+    }
+    Ok((found.entries, found.left_out))
 }
 
 /// Packs the files that are to be kept. One that another program takes away or cuts meanwhile is not.
@@ -309,8 +344,19 @@ pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, Failed> {
     let mut kept = Vec::new();
     let local = from.join(LOCAL);
     if is_there(&local).map_err(Failed::at(&local))? {
+        let anew = leftovers::made_anew(&cut_off.with_file_name(PUT_BACK));
+        let not = waiting(|| {
+            let not = leftovers::put_back(&local, &frozen.places, anew);
+            match not.missed.iter().find(|(_, e)| is_full(e)) {
+                Some((path, e)) => Err(Failed::at(path)(io::Error::from(e.kind()))),
+                None => Ok(not),
+            }
+        })?;
         // Not fatal: the program may not need them, and the checkpoint stays valid.
-        say(&leftovers::put_back(&local, &frozen.places));
+        say(&not);
+        if frozen.host != host() {
+            frozen.left_out.iter().for_each(|left| protocol::say!("joulepoint: not in the checkpoint: {left}"));
+        }
     }
     for name in ["shm.tar", "tmp.tar", SHARED, OPEN] {
         let path = from.join(name);
@@ -360,6 +406,11 @@ pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, Failed> {
         );
     }
     Ok(frozen)
+}
+
+/// Whether a storage has no room; whoever may not write there at all does not wait for that.
+fn is_full(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Says what of the files of the node is not as it was.

@@ -193,8 +193,7 @@ impl Init<'_> {
         nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(|e| e.to_string())?;
         // The script, other steps and other tasks of its step find what it has in `/dev/shm`; ranks of MPI have a world of their own.
         let from = task.restore.as_ref().and_then(|folder| frozen::read(folder).ok());
-        let is_plain = task.member.is_some() && task.world.is_none();
-        let memory_is_shared = from.map_or(is_plain, |from| from.memory_is_shared);
+        let memory_is_shared = from.map_or(task.is_plain(), |from| from.memory_is_shared);
         sandbox::furnish(memory_is_shared)?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let mut relays = relay::standard().map_err(|e| e.to_string())?;
@@ -222,9 +221,11 @@ impl Init<'_> {
                     && std::env::var_os("TMPDIR").is_some_and(|named| !is_of_job(Path::new(&named))),
                 own: tmp.map(PathBuf::from).or_else(|| std::env::var_os("TMPDIR").map(PathBuf::from)),
                 began: Some(SystemTime::now()),
-                since: task.keeps_leftovers().then(|| SystemTime::now() - EARLIER),
+                since: task.member.is_none().then(SystemTime::now),
                 places: places(task, memory_is_shared),
                 memory_is_shared,
+                here_since: Some(SystemTime::now() - EARLIER),
+                keeps: true,
                 local: Vec::new(),
                 others: [Some(task.run.clone()), std::env::current_dir().ok()].into_iter().flatten().collect(),
             },

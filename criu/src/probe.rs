@@ -107,6 +107,7 @@ fn first(criu: &Path, supervisor: &dyn Fn() -> Command, run: &Path, dump: &Path)
         compress: false,
         increments: None,
         overwritten_bytes: 0,
+        keeps_leftovers: true,
         tells_going_on: false,
     };
     let dumped = client::dump(run, &ask, || true, || {});

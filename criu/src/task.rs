@@ -45,10 +45,10 @@ impl Task {
         }
     }
 
-    /// Whether its checkpoints hold what its user has made in folders that all share: tasks of a step share them, and the first
-    /// on each node keeps them for all.
-    pub(crate) fn keeps_leftovers(&self) -> bool {
-        self.member.is_none() || std::env::var("SLURM_LOCALID").is_ok_and(|id| id == "0")
+    /// Whether it is a task of a step as Slurm starts it, without ranks of MPI, which have what they share in their sandbox.
+    pub(crate) fn is_plain(&self) -> bool {
+        let has_no_ranks = self.member.as_ref().is_some_and(|member| member.ranks.is_none());
+        has_no_ranks && self.world.is_none() && !self.own_network
     }
 
     /// How many tasks of its step are on its node, itself counted; of all nodes, where Slurm does not say.

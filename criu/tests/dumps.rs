@@ -112,6 +112,7 @@ fn ask() -> Ask {
         compress: false,
         increments: None,
         overwritten_bytes: 1 << 30,
+        keeps_leftovers: true,
         tells_going_on: true,
     }
 }

@@ -318,6 +318,7 @@ impl Engine for Criu {
             compress: self.site.compress == Compress::Zstd,
             increments: self.site.increments.then(Increments::default),
             overwritten_bytes: OVERWRITTEN_BYTES,
+            keeps_leftovers: true,
             tells_going_on: true,
         };
         threads::start(move || {

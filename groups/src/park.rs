@@ -210,6 +210,7 @@ pub fn here(run: &Path, group: usize, sandbox: &Path, into: &Path, limit_s: f64)
         compress: false,
         increments: None,
         overwritten_bytes: 0,
+        keeps_leftovers: true,
         tells_going_on: false,
     };
     let dumped = client::dump(sandbox, &ask, || true, || {});

@@ -3,6 +3,7 @@
 use crate::{Place, TICK, made};
 use archive::make_fifo;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use openfiles::by_size::is_of_job;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -25,6 +26,17 @@ fn began() -> Option<SystemTime> {
     Some(UNIX_EPOCH + Duration::try_from_secs_f64(seconds).ok()?)
 }
 
+/// Since when files were made by a script that has begun again from its top, and by nothing else of its job: none if another of its
+/// steps has come back on this node before, which may have written some. Whoever asks leaves a file `mark`, with the name of
+/// the node and of that start behind it.
+pub fn made_anew(mark: &Path) -> Option<SystemTime> {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let of = format!(".{}.{}", host.to_string_lossy(), std::env::var(BEGAN).unwrap_or_default());
+    let mut name = mark.as_os_str().to_owned();
+    name.push(of);
+    began().filter(|_| fs::File::create_new(name).is_ok())
+}
+
 /// What is not as it was.
 #[derive(Debug, Default)]
 pub struct NotBack {
@@ -34,11 +46,13 @@ pub struct NotBack {
     pub other: Vec<PathBuf>,
 }
 
-/// Puts an archive of files in these places back where nothing has their names, and in place of what the script has made since
-/// it was started: it begins from its top, and its steps go on from where they were. It is unpacked in a folder that only the
-/// user can enter, so that nobody can put a link in its way, then moved into place. What is not as it was then.
-pub fn put_back(archive: &Path, places: &[Place]) -> NotBack {
-    let (mut not, since) = (NotBack::default(), began());
+/// Puts an archive of files in these places back where nothing has their names. It is unpacked in a folder that only the user can
+/// enter, so that nobody can put a link in its way, then moved into place. What is not as it was then.
+///
+/// A script with steps begins from its top, and its steps go on from where they were: what it has made again since it was started
+/// gives way, if its path has the job's number and it was made since `anew`.
+pub fn put_back(archive: &Path, places: &[Place], anew: Option<SystemTime>) -> NotBack {
+    let (mut not, since) = (NotBack::default(), anew);
     for place in places {
         if let Err(e) = into(&place.path, archive, since, &mut not) {
             not.missed.push((place.path.clone(), e));
@@ -53,12 +67,15 @@ fn into(folder: &Path, archive: &Path, since: Option<SystemTime>, not: &mut NotB
     let Some(folders) = folders else { return Ok(()) };
     // A random name, since other programs are restored on this node too. Where users have folders of their own, in one of these.
     let stage = |at: &Path| tempfile::Builder::new().prefix(".joulepoint-back-").tempdir_in(at);
-    let stage = stage(folder).or_else(|e| folders.iter().find_map(|own| stage(own).ok()).ok_or(e))?;
-    let unpacked = unpack(archive, below, stage.path());
+    let us = nix::unistd::getuid().as_raw();
+    let is_ours = |own: &&PathBuf| fs::symlink_metadata(own).is_ok_and(|m| m.is_dir() && m.uid() == us);
+    let stage = stage(folder).or_else(|e| folders.iter().filter(is_ours).find_map(|own| stage(own).ok()).ok_or(e))?;
+    // Of what is not whole nothing takes a place.
+    unpack(archive, below, stage.path())?;
     for entry in fs::read_dir(stage.path().join(below)).into_iter().flatten().flatten() {
         place(&entry.path(), &folder.join(entry.file_name()), since, not);
     }
-    unpacked
+    Ok(())
 }
 
 /// The folders that an archive has below one, as paths; none if it has nothing there.
@@ -83,14 +100,18 @@ fn place(from: &Path, to: &Path, since: Option<SystemTime>, not: &mut NotBack) {
     match renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
         Ok(()) => {}
         Err(nix::Error::EEXIST) => {
-            let (Ok(new), Ok(there)) = (fs::symlink_metadata(from), fs::symlink_metadata(to)) else { return };
+            let (Ok(new), Ok(there)) = (fs::symlink_metadata(from), fs::symlink_metadata(to)) else {
+                return not.other.push(to.to_path_buf());
+            };
             let us = nix::unistd::getuid().as_raw();
             if there.is_dir() && [us, 0].contains(&there.uid()) {
                 for entry in fs::read_dir(from).into_iter().flatten().flatten() {
                     place(&entry.path(), &to.join(entry.file_name()), since, not);
                 }
-            } else if new.is_file() && there.is_file() && there.uid() == us && !is_same(&new, &there) {
-                match since.is_some_and(|since| made(&there) + TICK >= since).then(|| fs::rename(from, to)) {
+            } else if !is_same(&new, &there) {
+                let are_files = new.is_file() && there.is_file() && there.uid() == us;
+                let is_anew = since.is_some_and(|since| made(&there) + TICK >= since) && is_of_job(to);
+                match (are_files && is_anew).then(|| fs::rename(from, to)) {
                     Some(Ok(())) => {}
                     Some(Err(e)) => not.missed.push((to.to_path_buf(), e)),
                     None => not.other.push(to.to_path_buf()),
@@ -102,7 +123,8 @@ fn place(from: &Path, to: &Path, since: Option<SystemTime>, not: &mut NotBack) {
 }
 
 fn is_same(a: &Metadata, b: &Metadata) -> bool {
-    (a.len(), a.mtime()) == (b.len(), b.mtime())
+    let is_like = (a.len(), a.mtime()) == (b.len(), b.mtime()) || !a.is_file();
+    a.file_type() == b.file_type() && a.uid() == b.uid() && is_like
 }
 
 fn unpack(archive: &Path, below: &Path, stage: &Path) -> io::Result<()> {
@@ -174,7 +196,11 @@ mod tests {
         assert_eq!((read("taken"), read("there/a")), ("mine".to_string(), "mine".to_string()));
         assert_eq!(read("there/b"), "back", "a folder that is there is filled up");
         not.other.sort();
-        assert_eq!(not.other, ["taken", "there/a"].map(|path| folder.join(path)), "what is another's is told");
+        assert_eq!(
+            not.other,
+            ["linked", "taken", "there/a"].map(|path| folder.join(path)),
+            "what is another's is told"
+        );
         assert!(not.missed.is_empty(), "{not:?}");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 5, "nothing is left of the way");
     }

@@ -6,12 +6,13 @@
 mod back;
 mod scratch;
 
-pub use back::{NotBack, began_now, put_back};
+pub use back::{NotBack, began_now, made_anew, put_back};
 pub use scratch::scratch;
 
 use openfiles::held::{COMMON, SHARED_MEMORY};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -32,6 +33,41 @@ const LONGEST_LOOK_AT_SCRATCH: Duration = Duration::from_millis(500);
     .0.display(), MOST_BYTES >> 20
 )]
 pub struct TooMuch(PathBuf);
+
+/// What of a place is not in a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The place.
+    pub place: PathBuf,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why something is not in a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// There is more than a checkpoint takes; nothing of it is.
+    TooMuch,
+    /// There is too much to look at; some of it may be missing.
+    TooMany,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.place.display();
+        match self.why {
+            Why::TooMuch => write!(
+                f,
+                "what its user has made in {place} since it began is more than a checkpoint takes ({} MiB or {MOST_FILES} files)",
+                MOST_BYTES >> 20
+            ),
+            Why::TooMany => {
+                write!(f, "there is too much in {place} to look at: not all that was made there may be saved")
+            }
+        }
+    }
+}
 
 /// A folder of a node in which programs of several jobs make files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,24 +124,40 @@ pub struct Found {
     pub entries: Vec<PathBuf>,
     /// The entries with all below them, preceded by the folders above them.
     pub all: Vec<PathBuf>,
+    /// What of it a checkpoint does not hold.
+    pub left_out: Vec<LeftOut>,
     bytes: u64,
+    has_missed: bool,
 }
 
 /// What its user has made since then, or before that and named in `before`, if it still exists; without what contains
-/// one of `others`.
+/// one of `others`. Of memory any amount is taken, since the program's own is as well; of scratch storage none, if it is too much.
 ///
 /// # Errors
-/// It is too much.
+/// In folders for temporary files it is too much.
 pub fn made_since(places: &[Place], since: SystemTime, before: &[PathBuf], others: &[&Path]) -> Result<Found, TooMuch> {
-    let mut found = Found::default();
+    let mut all = Found::default();
     for Place { path, depth } in places {
         // `/var/tmp` may be a link to `/tmp`.
         let Some(metadata) = fs::symlink_metadata(path).ok().filter(Metadata::is_dir) else { continue };
-        let until = Instant::now() + if *depth == 0 { LONGEST_LOOK } else { LONGEST_LOOK_AT_SCRATCH };
-        let look = Look { since: since - TICK, before, others, device: metadata.dev(), until };
-        look.at(path, Some(*depth), &mut found).ok_or_else(|| TooMuch(path.clone()))?;
+        let (is_scratch, is_memory) = (*depth > 0, path == Path::new(SHARED_MEMORY));
+        let until = Instant::now() + if is_scratch { LONGEST_LOOK_AT_SCRATCH } else { LONGEST_LOOK };
+        let most_bytes = if is_memory { u64::MAX } else { MOST_BYTES };
+        let look = Look { since: since - TICK, before, others, device: metadata.dev(), until, most_bytes };
+        let mut found = Found::default();
+        let why = match look.at(path, Some(*depth), &mut found) {
+            None if !is_scratch => return Err(TooMuch(path.clone())),
+            None => {
+                found = Found::default();
+                Some(Why::TooMuch)
+            }
+            Some(()) => found.has_missed.then_some(Why::TooMany),
+        };
+        all.left_out.extend(why.map(|why| LeftOut { place: path.clone(), why }));
+        all.entries.append(&mut found.entries);
+        all.all.append(&mut found.all);
     }
-    Ok(found)
+    Ok(all)
 }
 
 struct Look<'a> {
@@ -114,6 +166,7 @@ struct Look<'a> {
     others: &'a [&'a Path],
     device: u64,
     until: Instant,
+    most_bytes: u64,
 }
 
 impl Look<'_> {
@@ -122,7 +175,7 @@ impl Look<'_> {
         let us = nix::unistd::getuid().as_raw();
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if Instant::now() >= self.until {
-                tracing::warn!(folder = %folder.display(), "there is too much to look at: what was made there may be missing");
+                found.has_missed = true;
                 break;
             }
             let path = entry.path();
@@ -163,7 +216,7 @@ impl Look<'_> {
         found.all.push(path.to_path_buf());
         // Holes take no room.
         found.bytes += if kind.is_file() { of.len().min(of.blocks() * BLOCK_BYTES) } else { 0 };
-        let is_little = found.bytes <= MOST_BYTES && found.all.len() <= MOST_FILES;
+        let is_little = found.bytes <= self.most_bytes && found.all.len() <= MOST_FILES;
         is_little.then_some(())?;
         if kind.is_dir() {
             for entry in fs::read_dir(path).into_iter().flatten().flatten() {
@@ -185,7 +238,7 @@ pub fn folders_of(places: &[Place], files: &BTreeSet<PathBuf>) -> BTreeSet<PathB
 }
 
 /// Birth time of a file, or its last change where the file system knows no birth time.
-pub(crate) fn made(metadata: &Metadata) -> SystemTime {
+pub fn made(metadata: &Metadata) -> SystemTime {
     let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
     let changed = || UNIX_EPOCH + Duration::new(metadata.ctime().unsigned_abs(), nanoseconds);
     metadata.created().unwrap_or_else(|_| changed())
@@ -217,7 +270,7 @@ mod tests {
             let others = [&*path("run/1")];
             let until = Instant::now() + LONGEST_LOOK;
             let device = fs::metadata(place.path()).unwrap().dev();
-            let look = Look { since: since - TICK, before, others: &others, device, until };
+            let look = Look { since: since - TICK, before, others: &others, device, until, most_bytes: MOST_BYTES };
             let mut found = Found::default();
             look.at(place.path(), Some(0), &mut found).unwrap();
             found.entries.sort();

@@ -52,6 +52,7 @@ impl Trial {
                 compress: false,
                 increments: Some(Increments { base: base.replace(folder.clone()) }),
                 overwritten_bytes: 0,
+                keeps_leftovers: true,
                 tells_going_on: false,
             };
             energy.since_last();

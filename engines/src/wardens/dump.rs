@@ -106,6 +106,10 @@ impl Wardens {
         let until = Instant::now() + seconds(dump.limit_s);
         let wanted = || (dump.wanted)() && Instant::now() < until;
         let base = dump.earlier.base();
+        let first_on_node = |m: &Member| {
+            let of_call = running.values().filter(|one| (&one.call, &one.node) == (&m.call, &m.node));
+            of_call.map(|one| one.rank).min()
+        };
         let freeze = |m: &Member| {
             // The tasks of a node share its memory.
             let beside = running.values().filter(|other| other.node == m.node).count().max(1);
@@ -120,6 +124,7 @@ impl Wardens {
                     // Each keeps a file that they share.
                     (false, tasks) => (OVERWRITTEN_BYTES / tasks as u64).max(ADDED_TO_BYTES),
                 },
+                keeps_leftovers: first_on_node(m) == Some(m.rank),
                 tells_going_on: true,
             })
         };

@@ -101,6 +101,7 @@ fn all_tasks_stand_still_before_any_is_saved_and_all_go_on_with_the_line() {
                 compress: false,
                 increments: Some(increments::Increments { base: None }),
                 overwritten_bytes: (1 << 30) / 3,
+                keeps_leftovers: true,
                 tells_going_on: true,
             }),
             Order::Save,

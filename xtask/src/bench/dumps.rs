@@ -164,6 +164,7 @@ fn dump(dir: &Path, way: &Way, stored: &Checkpoints, times: &mut Times) -> Resul
         compress: way.compress,
         increments: way.blocks.then_some(Increments { base }),
         overwritten_bytes: 0,
+        keeps_leftovers: true,
         tells_going_on: false,
     };
     times.frozen_s.push(client::dump(dir, &ask, || true, || {}).map_err(anyhow::Error::msg)?);
