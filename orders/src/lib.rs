@@ -395,7 +395,8 @@ impl Book {
         self.fail(now_s, unheard, &format!("the run's wrapper did not ask for orders within {HEARD_S} s"));
         let silent = |e: &Entry| e.status.state == OrderState::Taken && now_s - e.asked_s > SILENT_S;
         self.fail(now_s, silent, &format!("the run's wrapper took it and has not asked for orders for {SILENT_S} s"));
-        self.orders.retain(|_, e| e.settled_s.is_none_or(|at| now_s - at < REMEMBERED_S));
+        let is_to_begin = |e: &Entry| !e.is_begin_told && e.status.order.begin_s.is_some_and(|at_s| at_s > now_s);
+        self.orders.retain(|_, e| is_to_begin(e) || e.settled_s.is_none_or(|at| now_s - at < REMEMBERED_S));
     }
 }
 

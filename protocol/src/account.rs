@@ -127,6 +127,8 @@ pub struct Bill {
     pub price: Option<f64>,
     /// Carbon dioxide, g.
     pub co2_g: Option<f64>,
+    /// Whether the tariff has all of these times; else the rates for all times stand for some of them.
+    pub is_by_hours: bool,
 }
 
 /// Sums over a run.

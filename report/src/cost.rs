@@ -57,7 +57,7 @@ impl Costs {
     pub fn of(total: &Totals, site: &Accounting) -> Costs {
         let cost = |joules: Option<f64>, bill: Option<Bill>| {
             let flat = Cost::of(joules?, site);
-            Some(bill.map_or(flat, |Bill { price, co2_g }| Cost { price, co2_g, ..flat }))
+            Some(bill.map_or(flat, |Bill { price, co2_g, .. }| Cost { price, co2_g, ..flat }))
         };
         Costs {
             whole: cost(total.joules, total.bill),
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_tariff_comes_before_the_price_of_all_times_and_what_it_does_not_know_is_not_made_up() {
         let site = Accounting { price_per_kwh: Some(0.3), currency: "EUR".into(), ..Accounting::default() };
-        let bill = |price| Some(Bill { price, co2_g: Some(5.0) });
+        let bill = |price| Some(Bill { price, co2_g: Some(5.0), is_by_hours: true });
         let total = |price| Totals { joules: Some(3.6e6), bill: bill(price), ..Totals::default() };
         let mut sum = Costs::default();
         let whole = |costs: &Costs| costs.whole.map(|c| (c.kwh, c.price, c.co2_g));

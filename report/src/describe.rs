@@ -47,7 +47,8 @@ fn summary(line: &Joined) -> String {
     let price = |cost: Option<super::cost::Cost>| cost.and_then(|c| c.told(&line.cost.currency));
     if let Some(cost) = price(line.cost.whole) {
         let of_it = price(line.cost.resilience).map_or_else(String::new, |part| format!("; resilience {part}"));
-        let by = if line.run.total.bill.is_some() { "; by the rates of its hours" } else { "" };
+        let by =
+            if line.run.total.bill.is_some_and(|bill| bill.is_by_hours) { "; by the rates of its hours" } else { "" };
         told("Cost", format!("{cost}{of_it}{by}"));
     }
     told("Resilience", resilience(run));

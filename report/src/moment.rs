@@ -35,7 +35,9 @@ pub fn parse(text: &str, now: &Zoned) -> Result<f64, Wrong> {
 /// That it names none, or one that has passed.
 pub fn parse_next(text: &str, now: &Zoned) -> Result<f64, Wrong> {
     let (at_s, now_s) = (parse(text, now)?, now.timestamp().as_millisecond() as f64 / 1000.0);
-    let names_a_day = text.contains(['-', '/', '.']) || text.len() > 2 && text.bytes().all(|b| b.is_ascii_digit());
+    let names_a_day = text.eq_ignore_ascii_case("today")
+        || text.contains(['-', '/', '.'])
+        || text.len() > 2 && text.bytes().all(|b| b.is_ascii_digit());
     let tomorrow = || now.tomorrow().map_or(Ok(at_s), |tomorrow| parse(text, &tomorrow));
     match at_s >= now_s {
         true => Ok(at_s),
@@ -176,7 +178,7 @@ mod tests {
         ] {
             assert_eq!(parse_next(text, &now), parse(same, &now), "{text}");
         }
-        for past in ["2026-11-20T10:00", "now-1hour", "1119", "11/19"] {
+        for past in ["2026-11-20T10:00", "now-1hour", "1119", "11/19", "today"] {
             assert!(parse_next(past, &now).is_err_and(|e| e.to_string().contains("has passed")), "{past}");
         }
         assert!(parse_next("soon", &now).is_err_and(|e| e.to_string().contains("accepted")));

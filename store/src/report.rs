@@ -147,7 +147,7 @@ pub struct PhaseSum {
 const KWH_J: f64 = 3.6e6;
 
 /// What is known of the cost of no energy.
-const NOTHING: Bill = Bill { price: Some(0.0), co2_g: Some(0.0) };
+const NOTHING: Bill = Bill { price: Some(0.0), co2_g: Some(0.0), is_by_hours: true };
 
 /// What energies cost of which `whole_j` was measured: more or less than was told by phase costs as much more or less.
 pub fn bill<'a>(sums: impl Iterator<Item = &'a PhaseSum>, whole_j: f64) -> Bill {
@@ -155,16 +155,18 @@ pub fn bill<'a>(sums: impl Iterator<Item = &'a PhaseSum>, whole_j: f64) -> Bill 
     for sum in sums {
         let add = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
         joules += sum.joules.unwrap_or(0.0);
-        bill = Bill { price: add(bill.price, sum.bill.price), co2_g: add(bill.co2_g, sum.bill.co2_g) };
+        let (price, co2_g) = (add(bill.price, sum.bill.price), add(bill.co2_g, sum.bill.co2_g));
+        bill = Bill { price, co2_g, is_by_hours: bill.is_by_hours && sum.bill.is_by_hours };
     }
     let of_whole = |part: f64| if joules > 0.0 { part * whole_j / joules } else { part };
-    Bill { price: bill.price.map(of_whole), co2_g: bill.co2_g.map(of_whole) }
+    Bill { price: bill.price.map(of_whole), co2_g: bill.co2_g.map(of_whole), ..bill }
 }
 
 /// Adds what some more energy costs.
-fn add_to(bill: &mut Bill, joules: f64, rates: &Rates) {
+fn add_to(bill: &mut Bill, joules: f64, (rates, is_by_hours): &(Rates, bool)) {
     let add = |sum: Option<f64>, per_kwh: Option<f64>| Some(sum? + joules / KWH_J * per_kwh?);
-    *bill = Bill { price: add(bill.price, rates.price_per_kwh), co2_g: add(bill.co2_g, rates.co2_g_per_kwh) };
+    let (price, co2_g) = (add(bill.price, rates.price_per_kwh), add(bill.co2_g, rates.co2_g_per_kwh));
+    *bill = Bill { price, co2_g, is_by_hours: bill.is_by_hours && *is_by_hours };
 }
 
 /// Energy and time by record, phase and source.

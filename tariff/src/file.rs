@@ -95,7 +95,7 @@ mod tests {
         let path = dir.path().join("tariff.csv");
         let otherwise = Rates { price_per_kwh: Some(0.5), co2_g_per_kwh: None };
         let file = TariffFile::new(&path, otherwise);
-        let now = || file.tariff().mean(1_796_083_200.0, 1_796_083_260.0).price_per_kwh;
+        let now = || file.tariff().mean(1_796_083_200.0, 1_796_083_260.0).0.price_per_kwh;
         assert_eq!(now(), Some(0.5), "there is none yet");
         let write = |price: &str| {
             let text = format!("start,end,price_per_kwh\n2026-12-01T00:00Z,2026-12-01T01:00Z,{price}\n");

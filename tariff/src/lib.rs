@@ -59,9 +59,9 @@ pub struct Tariff {
 
 impl Tariff {
     /// The mean rates of a time, seconds since 1970, as if power were constant in it; of a moment if it ends where it begins.
-    /// A rate that is not known for all of it is absent.
-    pub fn mean(&self, start_s: f64, end_s: f64) -> Rates {
-        let (mut at_s, mut price, mut co2) = (start_s, Sum::default(), Sum::default());
+    /// A rate that is not known for all of it is absent. And whether the file has all of that time.
+    pub fn mean(&self, start_s: f64, end_s: f64) -> (Rates, bool) {
+        let (mut at_s, mut price, mut co2, mut is_whole) = (start_s, Sum::default(), Sum::default(), true);
         let mut add = |seconds: f64, rates: &Rates| {
             price.add(seconds, rates.price_per_kwh);
             co2.add(seconds, rates.co2_g_per_kwh);
@@ -69,6 +69,7 @@ impl Tariff {
         let first = self.stretches.partition_point(|stretch| stretch.end_s <= start_s);
         for stretch in self.stretches[first..].iter().take_while(|stretch| stretch.start_s < end_s) {
             if stretch.start_s > at_s {
+                is_whole = false;
                 add(stretch.start_s - at_s, &self.otherwise);
             }
             let until_s = stretch.end_s.min(end_s);
@@ -76,12 +77,13 @@ impl Tariff {
             at_s = until_s;
         }
         if at_s < end_s {
+            is_whole = false;
             add(end_s - at_s, &self.otherwise);
         } else if end_s <= start_s {
             let within = self.stretches.get(first).filter(|stretch| stretch.start_s <= start_s);
-            return within.map_or(self.otherwise, |stretch| stretch.rates);
+            return (within.map_or(self.otherwise, |stretch| stretch.rates), within.is_some());
         }
-        Rates { price_per_kwh: price.mean(), co2_g_per_kwh: co2.mean() }
+        (Rates { price_per_kwh: price.mean(), co2_g_per_kwh: co2.mean() }, is_whole)
     }
 
     /// Until when the file has rates, seconds since 1970; absent if it has none.
@@ -126,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_mean_is_weighted_by_time_and_unknown_where_any_of_it_is() {
-        let mean = |tariff: &Tariff, start_s, end_s| tariff.mean(start_s, end_s).price_per_kwh;
+        let mean = |tariff: &Tariff, start_s, end_s| tariff.mean(start_s, end_s).0.price_per_kwh;
         let (alone, with_flat) = (tariff(Rates::default()), tariff(price(2.0)));
         for (start_s, end_s, of_alone, of_both) in [
             (0.0, 100.0, Some(1.0), Some(1.0)),
@@ -142,7 +144,9 @@ mod tests {
             assert_eq!(mean(&alone, start_s, end_s), of_alone, "{start_s} to {end_s}");
             assert_eq!(mean(&with_flat, start_s, end_s), of_both, "{start_s} to {end_s}");
         }
-        assert_eq!(alone.mean(0.0, 50.0).co2_g_per_kwh, None, "the file has no carbon");
+        assert_eq!(alone.mean(0.0, 50.0).0.co2_g_per_kwh, None, "the file has no carbon");
+        let is_whole = |start_s, end_s| with_flat.mean(start_s, end_s).1;
+        assert_eq!([is_whole(50.0, 150.0), is_whole(150.0, 350.0), is_whole(250.0, 250.0)], [true, false, false]);
         assert_eq!((alone.until_s(), Tariff::default().until_s()), (Some(400.0), None));
     }
 
@@ -150,7 +154,7 @@ mod tests {
         #[test]
         fn what_two_times_cost_is_what_both_cost_together(start in -100.0..500.0, a in 1.0..300.0, b in 1.0..300.0) {
             let tariff = tariff(price(2.0));
-            let cost = |from: f64, until: f64| tariff.mean(from, until).price_per_kwh.unwrap_or(f64::NAN) * (until - from);
+            let cost = |from: f64, until: f64| tariff.mean(from, until).0.price_per_kwh.unwrap_or(f64::NAN) * (until - from);
             let (parts, whole) = (cost(start, start + a) + cost(start + a, start + a + b), cost(start, start + a + b));
             prop_assert!((parts - whole).abs() < 1e-6 * whole, "{parts} {whole}");
         }

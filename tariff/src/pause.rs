@@ -164,7 +164,7 @@ mod tests {
         ) {
             let tariff = hours(&prices);
             let (work_s, slack_s, pause_s) = (work_h * HOUR_S, slack_h * HOUR_S, 0.0);
-            let price = |from_s: f64, until_s: f64| tariff.mean(from_s, until_s).price_per_kwh.unwrap_or(f64::NAN) * (until_s - from_s);
+            let price = |from_s: f64, until_s: f64| tariff.mean(from_s, until_s).0.price_per_kwh.unwrap_or(f64::NAN) * (until_s - from_s);
             let (mut now_s, mut left_s, mut paid) = (0.0, work_s, 0.0);
             while left_s > 1e-6 {
                 let waited_s = now_s - (work_s - left_s);

@@ -46,7 +46,7 @@ struct Line {
 }
 
 impl Tariff {
-    /// Reads a table; `otherwise` are the rates of all times that it does not have.
+    /// Reads a table; `otherwise` are the rates of all times that it does not have, and of empty fields and columns that it lacks.
     ///
     /// A row without `end` holds until the next begins, and the last as long as the one before it. Prices may be below zero.
     ///
@@ -64,8 +64,8 @@ impl Tariff {
             let record = record?;
             let line = record.position().map_or(0, csv::Position::line);
             let rates = Rates {
-                price_per_kwh: rate(&record, line, "price_per_kwh", price)?,
-                co2_g_per_kwh: rate(&record, line, "co2_g_per_kwh", co2)?,
+                price_per_kwh: rate(&record, line, "price_per_kwh", price)?.or(otherwise.price_per_kwh),
+                co2_g_per_kwh: rate(&record, line, "co2_g_per_kwh", co2)?.or(otherwise.co2_g_per_kwh),
             };
             let end_s = end.map(|end| moment(&record, line, "end", end)).transpose()?;
             lines.push(Line { line, start_s: moment(&record, line, "start", start)?, end_s, rates });
@@ -124,14 +124,18 @@ mod tests {
             "\u{feff}start, price_per_kwh\n# from the market\n2026-12-01T00:00Z, 0.30\n2026-12-01T02:00+01:00, -0.01\n";
         let tariff = parsed(text).unwrap();
         let begin_s = 1_796_083_200.0;
-        let mean = |from_s: f64, until_s: f64| tariff.mean(begin_s + from_s, begin_s + until_s).price_per_kwh;
+        let mean = |from_s: f64, until_s: f64| tariff.mean(begin_s + from_s, begin_s + until_s).0.price_per_kwh;
         assert_eq!(mean(0.0, 3600.0), Some(0.3));
         assert_eq!(mean(3600.0, 7200.0), Some(-0.01), "as long as the one before");
         assert_eq!(mean(7200.0, 7300.0), None);
         let text = "co2_g_per_kwh,end,start,zone\n300,2026-12-01T01:00Z,2026-12-01T00:00Z,FR\n,2026-12-01T09:00Z,2026-12-01T08:00Z,FR\n";
         let tariff = parsed(text).unwrap();
-        let mean = |from_s: f64| tariff.mean(begin_s + from_s, begin_s + from_s + 60.0).co2_g_per_kwh;
+        let mean = |from_s: f64| tariff.mean(begin_s + from_s, begin_s + from_s + 60.0).0.co2_g_per_kwh;
         assert_eq!([mean(0.0), mean(3600.0), mean(8.0 * 3600.0)], [Some(300.0), None, None]);
+        let otherwise = Rates { price_per_kwh: Some(0.5), co2_g_per_kwh: Some(400.0) };
+        let with_flat = Tariff::parse(text, otherwise).unwrap();
+        let flat = with_flat.mean(begin_s + 8.0 * 3600.0, begin_s + 8.5 * 3600.0).0;
+        assert_eq!((flat.price_per_kwh, flat.co2_g_per_kwh), (Some(0.5), Some(400.0)), "an empty field, and no column");
         let local = parsed("start,end,price_per_kwh\n2026-12-01T00:00,2026-12-02T00:00:00,1\n").unwrap();
         assert_eq!(local.stretches[0].end_s - local.stretches[0].start_s, 86_400.0);
     }

@@ -87,6 +87,8 @@ pub enum Doing {
     Timeout,
     /// It was ended by SIGKILL, as its wrapper would be.
     Killed,
+    /// Its run has not let it in, since it bears the number of a former life.
+    CountedAgain,
     /// It ended otherwise.
     Failed,
 }
@@ -134,6 +136,8 @@ pub enum Cause {
     ScriptLost,
     /// Its wrapper was killed while its node lived.
     WrapperKilled,
+    /// slurmctld has counted its lives anew, and the run has let no life in that bears a former number.
+    CountedAgain,
 }
 
 /// What is to be done about a run's job.
@@ -266,6 +270,8 @@ impl Runs {
                 _ => false,
             };
         }
+        // Whoever has it wait for longer than Slurm does means it, also when the moment is near.
+        memory.has_waited |= job.is_some_and(|j| j.doing == Doing::Delayed && j.delayed_s > CREDENTIAL_S);
         let Some(job) = job else {
             return self.lasting(now_s, run.job, FORGOTTEN_S).then_some(Action::Close(Ended::Unknown));
         };
@@ -302,8 +308,10 @@ impl Runs {
                     Doing::Completed => Ended::Completed,
                     Doing::Cancelled => Ended::Cancelled,
                     Doing::Timeout => Ended::Timeout,
-                    Doing::Killed if job.requeue => {
-                        return self.may_help(now_s, run.job).then_some(Action::Requeue(Cause::WrapperKilled));
+                    Doing::Killed | Doing::CountedAgain if job.requeue => {
+                        let is_killed = job.doing == Doing::Killed;
+                        let cause = if is_killed { Cause::WrapperKilled } else { Cause::CountedAgain };
+                        return self.may_help(now_s, run.job).then_some(Action::Requeue(cause));
                     }
                     _ => Ended::Failed,
                 }))

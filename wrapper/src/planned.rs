@@ -53,6 +53,9 @@ impl Planned {
         if settings.spare == 0 {
             self.prospect.but = "the loss of a node ends the job for good (--no-requeue)".to_string();
         }
+        if self.plan.flexible_s.take().is_some() {
+            protocol::say!("joulepoint: --ft-energy-flexible has no effect: Slurm does not requeue the job");
+        }
         if settings.requeue.unwrap_or(site.wrapper.requeue_at_end) {
             self.settings.get_or_insert_with(|| settings.clone()).requeue = Some(false);
             protocol::say!(
@@ -267,9 +270,15 @@ fn flexible(settings: &Settings, chosen: Option<options::Engine>, plan: &mut Pla
         Some(options::Engine::App) => settings.signal.is_some(),
         Some(options::Engine::Criu | options::Engine::Dmtcp | options::Engine::Hook) => true,
     };
-    if !can_be_asked {
+    let is_reserved = std::env::var_os("SLURM_JOB_RESERVATION").is_some_and(|name| !name.is_empty());
+    let why = match (can_be_asked, is_reserved) {
+        (false, _) => "the program cannot be asked for a checkpoint",
+        (true, true) => "the job is in a reservation, which ends when it ends",
+        (true, false) => "",
+    };
+    if !why.is_empty() {
         plan.flexible_s = None;
-        return Some("--ft-energy-flexible has no effect: the program cannot be asked for a checkpoint".to_owned());
+        return Some(format!("--ft-energy-flexible has no effect: {why}"));
     }
     let told = plan.flexible_s.map(|s| format!("it may wait for other hours, {} in all at most", options::spoken(s)));
     Some(told.unwrap_or_else(|| planner::NO_TARIFF.to_owned()))

@@ -400,16 +400,26 @@ impl Acts {
 
     /// Lets a requeued job start when it is to, in place of the two minutes that Slurm makes it wait.
     fn start(&self, run: &OpenRun) -> Result<()> {
-        let tell = |at_s: f64| {
-            self.look_again(run)?;
-            let told = self.slurm.start_at(run.job, at_s);
-            Ok(audit::note(By::Service, Act::StartAt, (run.job, ""), "vacated until then", told)?)
-        };
-        match self.orders.tell_begin(&run.key, run.restart_count, tell) {
+        match self.told_begin(run) {
             Some(told) => told,
             None if self.start_requeued_at_once => self.start_now(run),
             None => Ok(()),
         }
+    }
+
+    /// Tells Slurm when a vacated job is to begin again, if somebody said when.
+    pub(super) fn tell_begin(&self, run: &OpenRun) {
+        if let Some(Err(e)) = self.told_begin(run) {
+            tracing::warn!(job = run.job, error = format!("{e:#}"), "Slurm does not know yet when the job begins");
+        }
+    }
+
+    fn told_begin(&self, run: &OpenRun) -> Option<Result<()>> {
+        self.orders.tell_begin(&run.key, run.restart_count, |at_s| {
+            self.look_again(run)?;
+            let told = self.slurm.start_at(run.job, at_s);
+            Ok(audit::note(By::Service, Act::StartAt, (run.job, ""), "vacated until then", told)?)
+        })
     }
 
     fn start_now(&self, run: &OpenRun) -> Result<()> {
@@ -494,6 +504,7 @@ impl Acts {
         let reason = match cause {
             Cause::ScriptLost => "the node of the batch script died; the job would stay without a script for ever",
             Cause::WrapperKilled => "the wrapper was killed",
+            Cause::CountedAgain => "slurmctld has counted the lives of the job anew; the next has a new number",
         };
         if cause == Cause::WrapperKilled {
             let deaths = self.store.lock().failures(&run.key, FailureKind::Wrapper)?;

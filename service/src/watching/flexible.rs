@@ -1,7 +1,6 @@
 //! Runs that may wait for hours of less price or carbon: asked to leave their nodes while others are better.
 
 use super::state::Watching;
-use anyhow::Result;
 use audit::{Act, By};
 use listener::now_s;
 use orders::{Giver, Orders};
@@ -37,15 +36,23 @@ pub(crate) struct Flexible {
     pub aim: Aim,
 }
 
-/// What is known of the lives of runs that may wait.
-type Lives = BTreeMap<(RunKey, u32), Life>;
+/// A run that begins so long before it was to does so because somebody wanted that, s.
+const SOONER_S: f64 = 60.0;
 
-#[derive(Clone, Copy)]
-struct Life {
-    /// What Slurm has said of the job's limits.
-    limits: Limits,
-    /// When it was asked to leave, on the watch's clock.
-    asked_s: Option<f64>,
+/// What is known of runs that may wait.
+type Known = BTreeMap<RunKey, OfRun>;
+
+struct OfRun {
+    /// SLURM_RESTART_COUNT of the life of which it is known.
+    restart_count: u32,
+    /// What Slurm has said of the job's limits; none of a job that cannot wait.
+    limits: Option<Limits>,
+    /// When Slurm was asked about it, or it was asked to leave, on the watch's clock.
+    at_s: f64,
+    /// Whether it was asked to leave in this life.
+    is_asked: bool,
+    /// Until when it was to wait last, s since the epoch.
+    until_s: f64,
 }
 
 /// Limits of a job; infinite for none.
@@ -69,48 +76,61 @@ impl Limits {
 impl Flexible {
     /// Looks for ever.
     pub(crate) fn look_for_ever(&self) {
-        let mut lives = Lives::new();
+        let mut known = Known::new();
         loop {
             std::thread::sleep(LOOK);
-            if let Err(e) = self.look(&mut lives) {
-                tracing::warn!(error = format!("{e:#}"), "runs that may wait were not looked at; they go on");
+            if let Err(e) = self.look(&mut known) {
+                tracing::warn!(%e, "runs that may wait were not looked at; they go on");
             }
         }
     }
 
-    fn look(&self, lives: &mut Lives) -> Result<()> {
+    fn look(&self, known: &mut Known) -> store::Result<()> {
         let (tariff, watch_s) = (self.tariff.tariff(), self.watching.now_s());
         let runs = self.readers.free().flexible_runs()?;
-        let of = |may: &FlexibleRun| (may.run.key.clone(), may.run.restart_count);
-        let open: BTreeSet<_> = runs.iter().map(of).collect();
-        lives.retain(|life, _| open.contains(life));
-        let mut given = 0;
+        let open: BTreeSet<&RunKey> = runs.iter().map(|may| &may.run.key).collect();
+        // One that waits is in no life now.
+        known.retain(|key, of| open.contains(key) || now_s() < of.until_s + AGAIN_S);
+        let (mut asked, mut given) = (0, 0);
         for may in runs.iter().filter(|may| may.can_be_asked()) {
-            let known = lives.get(&of(may)).copied();
-            let is_asked = known.and_then(|life| life.asked_s).is_some_and(|at_s| watch_s - at_s < AGAIN_S);
-            let pause = |limits: Limits| tariff.pause(self.aim, &limits.wish(may, now_s()));
-            // Slurm is asked once for each life, and again before it is asked to leave.
-            if given >= MOST_AT_ONCE || is_asked || known.is_some_and(|life| pause(life.limits).is_none()) {
+            let before = known.get(&may.run.key);
+            let until_s = before.map_or(f64::NEG_INFINITY, |of| of.until_s);
+            let of_life = before.filter(|of| of.restart_count == may.run.restart_count);
+            let is_recent = of_life.is_some_and(|of| watch_s - of.at_s < AGAIN_S);
+            let pause = |limits: Option<Limits>| tariff.pause(self.aim, &limits?.wish(may, now_s()));
+            let stays = of_life.is_some_and(|of| is_recent && (of.is_asked || pause(of.limits).is_none()));
+            if stays || may.start_s < until_s - SOONER_S || asked >= MOST_AT_ONCE || given >= MOST_AT_ONCE {
                 continue;
             }
-            let Some(limits) = self.limits(may)? else { continue };
+            // Slurm is asked before it is asked to leave, and else now and then.
+            asked += 1;
+            let (limits, at_s) = match self.limits(may) {
+                Ok(limits) => (limits, watch_s),
+                Err(e) => {
+                    tracing::debug!(job = may.run.job, %e, "it is not known how long a run may run; it goes on");
+                    (None, watch_s - AGAIN_S + SOONER_S)
+                }
+            };
             let left = pause(limits);
             if let Some(pause) = &left {
                 given += 1;
                 self.leave(may, pause);
             }
-            lives.insert(of(may), Life { limits, asked_s: left.map(|_| watch_s) });
+            let until_s = left.as_ref().map_or(until_s, |pause| pause.until_s);
+            let (restart_count, is_asked) = (may.run.restart_count, left.is_some());
+            known.insert(may.run.key.clone(), OfRun { restart_count, limits, at_s, is_asked, until_s });
         }
         Ok(())
     }
 
     /// The limits of a job that may wait, by Slurm's word; none of one that cannot, such as in a reservation, which ends when
     /// it ends.
-    fn limits(&self, may: &FlexibleRun) -> Result<Option<Limits>> {
-        let job = self.slurm.job(may.run.job)?.filter(|job| job.is_life(may.run.uid, may.run.restart_count));
+    fn limits(&self, may: &FlexibleRun) -> Result<Option<Limits>, slurm::Error> {
+        let slurm = self.slurm.when_idle();
+        let job = slurm.job(may.run.job)?.filter(|job| job.is_life(may.run.uid, may.run.restart_count));
         let can = |job: &slurm::Job| job.requeue && job.batch && job.reservation.is_empty();
         let Some(job) = job.filter(can) else { return Ok(None) };
-        let deadline_s = self.slurm.deadline_s(&job)?.unwrap_or(f64::INFINITY);
+        let deadline_s = slurm.deadline_s(&job)?.unwrap_or(f64::INFINITY);
         Ok(Some(Limits { time_s: job.time_limit_s.map_or(f64::INFINITY, |limit_s| limit_s as f64), deadline_s }))
     }
 

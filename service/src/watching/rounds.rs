@@ -137,8 +137,11 @@ impl Watcher {
             told.iter().for_each(|job| watching.note_given_back(open, job, is_in_service));
             let word = told.as_ref().map(|job| word(job, listener::now_s(), open.restart_count));
             let action = watching.runs.lock().answered(now_s, known, word.as_ref(), &watching.nodes.lock());
-            if let Some(action) = action {
-                self.acts.on_run(open, action);
+            match action {
+                Some(action) => self.acts.on_run(open, action),
+                // Slurm may have let it wait for as long as it does by itself while nobody was here.
+                None if told.is_some_and(|job| job.state == JobState::Pending) => self.acts.tell_begin(open),
+                None => {}
             }
         }
     }
@@ -228,7 +231,7 @@ fn word(job: &Job, now_s: f64, newest: u32) -> runs::Job {
         JobState::Cancelled => Doing::Cancelled,
         JobState::Timeout | JobState::Deadline => Doing::Timeout,
         JobState::Failed if ended_by(job, SIGKILL) || ended_by(job, SIGTERM) && is_short(job) => Doing::Killed,
-        JobState::Failed if is_counted_again(job, newest) => Doing::Killed,
+        JobState::Failed if is_counted_again(job, newest) => Doing::CountedAgain,
         _ => Doing::Failed,
     };
     runs::Job {
@@ -261,10 +264,10 @@ mod tests {
             ("ExitCode=0:15 EndTime=1003 Restarts=0", false),
             ("ExitCode=0:15 EndTime=1900 Restarts=1", false),
             ("ExitCode=1:0 EndTime=1003 Restarts=1", false),
-            ("ExitCode=123:0 EndTime=1003 Restarts=1", true),
             ("ExitCode=123:0 EndTime=1003 Restarts=2", false),
         ] {
             assert_eq!(doing(text) == Doing::Killed, killed, "{text}");
         }
+        assert_eq!(doing("ExitCode=123:0 EndTime=1003 Restarts=1"), Doing::CountedAgain);
     }
 }

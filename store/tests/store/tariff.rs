@@ -31,6 +31,8 @@ fn energy_is_priced_at_the_rates_of_its_hours_and_what_was_told_by_no_phase_at_t
             let [whole, resilience] = bills(&runs[0]).map(|price| price.expect("a price"));
             assert!((whole - (2.0 * 0.1 + 4.0 * 0.2)).abs() < 1e-9 && (resilience - 0.8).abs() < 1e-9, "{whole}");
             assert_eq!(runs[0].total.bill.map(|bill| bill.co2_g), Some(None), "no carbon is known");
+            let is_by_hours = runs.iter().map(|run| run.total.bill.is_some_and(|bill| bill.is_by_hours));
+            assert_eq!(is_by_hours.collect::<Vec<_>>(), [true, false]);
             assert_eq!(bills(&runs[1]), [None, Some(0.0)], "of half of its time no price is known");
             assert!(told(brief, None).iter().all(|run| run.total.bill.is_none()));
         }

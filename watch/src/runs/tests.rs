@@ -76,6 +76,8 @@ fn a_requeued_job_that_somebody_delays_is_left_to_wait() {
     let delayed = |delayed_s| Job { delayed_s, ..job(Doing::Delayed) };
     let mut runs = Runs::new(0.0);
     assert_eq!(runs.answered(10.0, &handed_back, Some(&delayed(600.0)), &nodes), None, "before it was helped");
+    assert_eq!(runs.answered(15.0, &handed_back, Some(&delayed(121.0)), &nodes), None, "its moment has come near");
+    let mut runs = Runs::new(0.0);
     assert_eq!(runs.answered(20.0, &handed_back, Some(&delayed(121.0)), &nodes), Some(Action::StartNow));
     assert_eq!(runs.answered(30.0, &handed_back, Some(&job(Doing::Waiting)), &nodes), None);
     assert_eq!(runs.waits_for_s(35.0, 7), Some(5.0));
