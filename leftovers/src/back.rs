@@ -52,9 +52,9 @@ pub struct NotBack {
 /// A script with steps begins from its top, and its steps go on from where they were: what it has made again since it was started
 /// gives way, if its path has the job's number and it was made since `anew`.
 pub fn put_back(archive: &Path, places: &[Place], anew: Option<SystemTime>) -> NotBack {
-    let (mut not, since) = (NotBack::default(), anew);
+    let mut not = NotBack::default();
     for place in places {
-        if let Err(e) = into(&place.path, archive, since, &mut not) {
+        if let Err(e) = into(&place.path, archive, anew, &mut not) {
             not.missed.push((place.path.clone(), e));
         }
     }
@@ -63,13 +63,18 @@ pub fn put_back(archive: &Path, places: &[Place], anew: Option<SystemTime>) -> N
 
 fn into(folder: &Path, archive: &Path, since: Option<SystemTime>, not: &mut NotBack) -> io::Result<()> {
     let below = folder.strip_prefix("/").unwrap_or(folder);
-    let folders = folders_in(archive, below)?;
-    let Some(folders) = folders else { return Ok(()) };
-    // A random name, since other programs are restored on this node too. Where users have folders of their own, in one of these.
+    // A random name, since other programs are restored on this node too.
     let stage = |at: &Path| tempfile::Builder::new().prefix(".joulepoint-back-").tempdir_in(at);
-    let us = nix::unistd::getuid().as_raw();
-    let is_ours = |own: &&PathBuf| fs::symlink_metadata(own).is_ok_and(|m| m.is_dir() && m.uid() == us);
-    let stage = stage(folder).or_else(|e| folders.iter().filter(is_ours).find_map(|own| stage(own).ok()).ok_or(e))?;
+    let stage = match stage(folder) {
+        Ok(stage) => stage,
+        // Where users have folders of their own, in one of these.
+        Err(e) => {
+            let Some(folders) = folders_in(archive, below)? else { return Ok(()) };
+            let us = nix::unistd::getuid().as_raw();
+            let is_ours = |own: &&PathBuf| fs::symlink_metadata(own).is_ok_and(|m| m.is_dir() && m.uid() == us);
+            folders.iter().filter(is_ours).find_map(|own| stage(own).ok()).ok_or(e)?
+        }
+    };
     // Of what is not whole nothing takes a place.
     unpack(archive, below, stage.path())?;
     for entry in fs::read_dir(stage.path().join(below)).into_iter().flatten().flatten() {

@@ -3,9 +3,7 @@
 use config::Accounting;
 use protocol::{Bill, Totals};
 use serde::Serialize;
-
-/// Joules of a kilowatt-hour.
-pub const KWH_J: f64 = 3.6e6;
+use tariff::KWH_J;
 
 /// Some energy, and what it costs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -2,7 +2,6 @@
 
 use crate::accounted::{Joined, Lending};
 use crate::columns::{percent, share, state};
-use crate::cost::KWH_J;
 use crate::sheet::printable;
 use crate::words::{counted, energy, folded, hanging, volume};
 use options::spoken;
@@ -10,6 +9,7 @@ use planner::Modelled;
 use planner::expected_checkpoint_j;
 use planner::restart::{requeued_s, restart_s};
 use protocol::{CheckpointAccount, FailureAccount, Phase, Plan, RunAccount, Told};
+use tariff::KWH_J;
 
 /// What stands for a figure that is not known.
 const NOT_YET: &str = "not yet known";

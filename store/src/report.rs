@@ -10,7 +10,7 @@ use protocol::{
 use rusqlite::types::{ToSql, Value};
 use std::iter::Peekable;
 use std::vec::IntoIter;
-use tariff::{Rates, Tariff};
+use tariff::{KWH_J, Rates, Tariff};
 
 /// Rows of a table, run by run as they are chosen.
 pub struct ByRun<T>(Peekable<IntoIter<(i64, T)>>);
@@ -142,9 +142,6 @@ pub struct PhaseSum {
     /// What the energy costs by a tariff.
     pub bill: Bill,
 }
-
-/// Joules of a kilowatt-hour.
-const KWH_J: f64 = 3.6e6;
 
 /// What is known of the cost of no energy.
 const NOTHING: Bill = Bill { price: Some(0.0), co2_g: Some(0.0), is_by_hours: true };

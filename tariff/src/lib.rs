@@ -11,6 +11,9 @@ pub use table::Wrong;
 
 use serde::Deserialize;
 
+/// Joules of a kilowatt-hour.
+pub const KWH_J: f64 = 3.6e6;
+
 /// What a kilowatt-hour costs; absent where it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {

@@ -5,7 +5,6 @@ use super::timeline::{borrower, by_number, timeline};
 use super::{Cell, Set, Table, energy, known_energy, tile};
 use crate::accounted::{Joined, Lending};
 use crate::columns::{joules_of, percent, share, state};
-use crate::cost::KWH_J;
 use crate::describe::whose;
 use crate::moment::shown;
 use maud::{Markup, html};
@@ -13,6 +12,7 @@ use planner::restart::restart_s;
 use planner::{Modelled, Pair};
 use protocol::{Figure, Phase, Plan, RunAccount, Told};
 use std::collections::BTreeMap;
+use tariff::KWH_J;
 
 /// Everything between head and foot.
 pub fn body(line: &Joined, now_s: f64) -> Markup {

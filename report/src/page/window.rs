@@ -4,11 +4,11 @@ use super::chart::{self, Bar};
 use super::{Cell, Set, Table, energy, known_energy, tile};
 use crate::accounted::Joined;
 use crate::columns::{percent, share, state};
-use crate::cost::KWH_J;
 use crate::moment::shown;
 use crate::sums::{By, Sum, sums, total};
 use maud::{Markup, html};
 use protocol::Phase;
+use tariff::KWH_J;
 
 /// Most bars of a chart, and most runs of the table: a browser is slow beyond.
 const MOST_BARS: usize = 31;

@@ -91,7 +91,7 @@ impl Flexible {
         let open: BTreeSet<&RunKey> = runs.iter().map(|may| &may.run.key).collect();
         // One that waits is in no life now.
         known.retain(|key, of| open.contains(key) || now_s() < of.until_s + AGAIN_S);
-        let (mut asked, mut given) = (0, 0);
+        let mut asked = 0;
         for may in runs.iter().filter(|may| may.can_be_asked()) {
             let before = known.get(&may.run.key);
             let until_s = before.map_or(f64::NEG_INFINITY, |of| of.until_s);
@@ -99,7 +99,7 @@ impl Flexible {
             let is_recent = of_life.is_some_and(|of| watch_s - of.at_s < AGAIN_S);
             let pause = |limits: Option<Limits>| tariff.pause(self.aim, &limits?.wish(may, now_s()));
             let stays = of_life.is_some_and(|of| is_recent && (of.is_asked || pause(of.limits).is_none()));
-            if stays || may.start_s < until_s - SOONER_S || asked >= MOST_AT_ONCE || given >= MOST_AT_ONCE {
+            if stays || may.start_s < until_s - SOONER_S || asked >= MOST_AT_ONCE {
                 continue;
             }
             // Slurm is asked before it is asked to leave, and else now and then.
@@ -113,7 +113,6 @@ impl Flexible {
             };
             let left = pause(limits);
             if let Some(pause) = &left {
-                given += 1;
                 self.leave(may, pause);
             }
             let until_s = left.as_ref().map_or(until_s, |pause| pause.until_s);

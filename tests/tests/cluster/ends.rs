@@ -1,8 +1,8 @@
 //! What ends a job and is no failure: cancel, requeue, preemption, the walltime, an order to leave.
 
 use super::{
-    MINUTES, PROTECTED, STEPS, USER, assert_energy_adds_up, checkpoints, ended, finished_well, heat, kinds, nodes,
-    script, second_record, site, start_requeued, started,
+    MINUTES, PROTECTED, STEPS, USER, assert_energy_adds_up, at_work, checkpoints, ended, finished_well, heat, kinds,
+    nodes, patient, script, second_record, site, start_requeued, started,
 };
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -184,20 +184,11 @@ fn order(site: &Site, user: &str, args: &[&str]) -> Result<(Option<i32>, Value, 
     Ok((output.status.code(), said, String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
-/// Options of a job that checkpoints on a signal, but by itself only after an hour.
-fn patient() -> Vec<&'static str> {
-    PROTECTED.iter().map(|a| if a.contains("interval") { "--ft-energy-interval=1:00:00" } else { a }).collect()
-}
-
 /// Submits the test program with an hour between checkpoints, and waits until it runs.
 fn started_patiently(site: &Site, name: &str) -> Result<(u32, PathBuf)> {
     let folder = site.folder(USER, name)?;
     let job = site.submit(USER, &folder, &patient(), &script(site))?;
-    site.wait("the program at work", MINUTES, |site| {
-        let steps = site.cluster.command("squeue").args(["-h", "-s", "-j", &job.to_string()]).output()?;
-        let runs = String::from_utf8_lossy(&steps.stdout).contains(&format!("{job}.0"));
-        Ok((runs && site.report(job)?.is_some()).then_some(()))
-    })?;
+    at_work(site, job)?;
     Ok((job, folder))
 }
 

@@ -152,6 +152,20 @@ fn start_requeued(site: &Site, job: u32) -> Result<()> {
     site.wait_report(job, "the second record", MINUTES, second_record)
 }
 
+/// Waits until a job's first step runs, and the controller knows of it.
+fn at_work(site: &Site, job: u32) -> Result<()> {
+    site.wait("the program at work", MINUTES, |site| {
+        let steps = site.cluster.command("squeue").args(["-h", "-s", "-j", &job.to_string()]).output()?;
+        let runs = String::from_utf8_lossy(&steps.stdout).contains(&format!("{job}.0"));
+        Ok((runs && site.report(job)?.is_some()).then_some(()))
+    })
+}
+
+/// Options of a job that checkpoints on a signal, but by itself only after an hour.
+fn patient() -> Vec<&'static str> {
+    PROTECTED.iter().map(|a| if a.contains("interval") { "--ft-energy-interval=1:00:00" } else { a }).collect()
+}
+
 /// Waits for the end of a run, and checks state, result and energy.
 fn finished_well(site: &Site, job: u32, folder: &Path) -> Result<Value> {
     site.wait_report(job, "the end", MINUTES, ended)?;

@@ -1,6 +1,6 @@
 //! Jobs that leave their nodes until a moment: on order, or because they may wait for cheaper hours.
 
-use super::{MINUTES, PROTECTED, USER, ended, heat, site};
+use super::{MINUTES, USER, at_work, ended, heat, patient, site};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;
@@ -15,15 +15,10 @@ fn now_s() -> Result<f64> {
 /// Starts the test program for half a minute of work.
 fn started(site: &Site, name: &str, more: &[&str]) -> Result<(u32, PathBuf)> {
     let folder = site.folder(USER, name)?;
-    let options = PROTECTED.iter().map(|a| if a.contains("interval") { "--ft-energy-interval=1:00:00" } else { a });
-    let args: Vec<&str> = options.chain(["--time=10"]).chain(more.iter().copied()).collect();
+    let args: Vec<&str> = patient().into_iter().chain(["--time=10"]).chain(more.iter().copied()).collect();
     let script = format!("srun --mpi=pmix {} --size 96 --steps 3000 --step-ms 10 --report 0", heat(site));
     let job = site.submit(USER, &folder, &args, &script)?;
-    site.wait("the program at work", MINUTES, |site| {
-        let steps = site.cluster.command("squeue").args(["-h", "-s", "-j", &job.to_string()]).output()?;
-        let runs = String::from_utf8_lossy(&steps.stdout).contains(&format!("{job}.0"));
-        Ok((runs && site.report(job)?.is_some()).then_some(()))
-    })?;
+    at_work(site, job)?;
     Ok((job, folder))
 }
 
