@@ -209,7 +209,7 @@ fn table(runs: &[RunAccount], is_one: bool, jobs: &BTreeMap<u32, &'static str>) 
         );
     }
     for told in runs.iter().filter_map(|run| run.protection.as_ref()).filter(|_| is_one) {
-        text += &format!("{}\n", printable(&driver::protection::line(told)));
+        text += &format!("{}\n", printable(&protection::line(told)));
     }
     text
 }

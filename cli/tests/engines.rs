@@ -141,7 +141,7 @@ fn an_engine_that_was_asked_for_and_is_missing_ends_the_job_before_it_has_begun(
     }
     let output = Place::new(&[]).start("dmtcp", "exit 6").wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(driver::protection::EXIT_NOT_PROTECTED), "{said}");
+    assert_eq!(output.status.code(), Some(protection::EXIT_NOT_PROTECTED), "{said}");
     assert!(said.contains("dmtcp was asked for, but dmtcp_coordinator is not in the PATH"), "{said}");
     assert!(said.contains("before it has begun"), "{said}");
 }

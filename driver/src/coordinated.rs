@@ -10,12 +10,12 @@ use crate::adapt::Adaptation;
 use crate::ledger::{Cut, Ledger, Used};
 use crate::orders::Desk;
 use crate::ports::{Happening, Ports, Unprepared, read_for};
-use crate::protection::{EXIT_NOT_PROTECTED, Guard};
 use crate::setup::{
     COMPLETED, EXIT_NOT_RESTORED, FAILED, LONGEST_CUT_S, Limit, Outcome, REPEATED_WORK, Setup, not_by, of_killed,
     rolled_back,
 };
 use policy::decide::{Action, Situation, Why, decide};
+use protection::{EXIT_NOT_PROTECTED, Guard};
 use protocol::{Event, FailureKind, Manifest, Order, Phase};
 use std::path::PathBuf;
 

@@ -10,7 +10,6 @@ pub mod groups;
 pub mod ledger;
 pub mod orders;
 pub mod ports;
-pub mod protection;
 mod repeated;
 pub mod setup;
 

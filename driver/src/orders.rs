@@ -1,6 +1,6 @@
 //! Orders of people on the driver's desk: each is heard once, answered once, and remembered in the journal.
 
-use crate::protection::clock;
+use protection::clock;
 use protocol::{Event, FailureKind, Order, OrderState, OrderedCheckpoint, Verb};
 use std::collections::BTreeMap;
 

@@ -50,6 +50,13 @@ pub enum NotSaved {
     Failed(String),
 }
 
+impl NotSaved {
+    /// Whether what was to be saved has ended.
+    pub fn is_end(&self) -> bool {
+        matches!(self, NotSaved::Ended(_))
+    }
+}
+
 impl From<String> for NotSaved {
     fn from(reason: String) -> NotSaved {
         NotSaved::Failed(reason)

@@ -2,8 +2,8 @@
 
 use crate::ledger::{Earlier, Killed};
 use crate::ports::{Cluster, LATEST_SIGNAL, Standing};
-use crate::protection::Prospect;
 use options::Settings;
+use protection::Prospect;
 use protocol::{Event, FailureKind, Manifest, Phase, Plan};
 
 /// Longest time between two cuts of the energy account, s: what a dying batch host can leave unassigned.

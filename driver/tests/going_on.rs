@@ -6,9 +6,9 @@ use driver::ledger::{Earlier, Killed};
 use driver::ports::{
     Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Ports, Saved, Store, Unprepared,
 };
-use driver::protection::Prospect;
 use driver::setup::{Outcome, Setup, Started};
 use options::Settings;
+use protection::Prospect;
 use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Order, Phase, Verb};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

@@ -7,9 +7,9 @@ use driver::ports::{
     Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotSaved, NotStarted, Ports, Saved, Standing, Store,
     Unprepared, by_signal,
 };
-use driver::protection::Prospect;
 use driver::setup::{EXIT_NOT_RESTORED, Outcome, Setup, Started};
 use options::Settings;
+use protection::Prospect;
 use protocol::{Event, FailureKind, Manifest, ManifestFile};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};

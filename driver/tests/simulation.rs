@@ -10,9 +10,9 @@ use driver::ledger::Earlier;
 use driver::ports::{
     Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotSaved, NotStarted, Ports, Saved, Store, Unprepared,
 };
-use driver::protection::Prospect;
 use driver::setup::{Outcome, Setup, Started};
 use options::Settings;
+use protection::Prospect;
 use protocol::{Event, FailureKind, JobReading, Manifest, ManifestFile, Order, OrderState, Verb};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -83,6 +83,8 @@ pub struct Dumped {
     shares: Arc<Mutex<BTreeMap<usize, Share>>>,
     /// The relays of MPI programs that are one world over all groups, if there may be some.
     pub(super) worlds: Option<Worlds>,
+    /// Groups whose ranks stay away from their relays after their next dump, and what keeps them so.
+    away: Arc<Mutex<BTreeMap<usize, Option<Resting>>>>,
 }
 
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -94,7 +96,8 @@ impl Dumped {
     /// takes `limit_s` at most, and the run was last seen well at `well_s`.
     pub fn new(criu: &Path, run: &Path, limit_s: f64, script: String, well_s: f64) -> Dumped {
         let (criu, run) = (criu.to_path_buf(), run.to_path_buf());
-        Dumped { criu, run, limit_s, script, well_s, alike: Arc::default(), shares: Arc::default(), worlds: None }
+        let (alike, shares, away) = (Arc::default(), Arc::default(), Arc::default());
+        Dumped { criu, run, limit_s, script, well_s, alike, shares, worlds: None, away }
     }
 
     /// With relays for MPI programs that are one world over all groups.
@@ -264,6 +267,30 @@ impl Dumped {
         worlds.map(|worlds| worlds.rest(&calls, group, into)).transpose()
     }
 
+    /// A group's program is to stand still after its next dump: its ranks reach no other group then.
+    pub(super) fn stays_away(&self, group: usize) {
+        locked(&self.away).insert(group, None);
+    }
+
+    /// The program of a group is dumped: its ranks come back to their relays, unless they are to stay away.
+    fn dumped(&self, group: usize, resting: Option<Resting>) {
+        if let Some(kept) = locked(&self.away).get_mut(&group) {
+            *kept = resting;
+        }
+    }
+
+    /// The program of a group that was to be put aside goes on.
+    pub(super) fn comes_back(&self, group: usize) {
+        let kept = locked(&self.away).remove(&group);
+        // Slurm may not begin the step by which their relays are told for a while.
+        threads::start(move || drop(kept));
+    }
+
+    /// The program of a group that was put aside has ended, and with it all that its relays knew of it.
+    fn is_gone(&self, group: usize) {
+        locked(&self.away).remove(&group).flatten().into_iter().for_each(Resting::forget);
+    }
+
     /// Whether a group's share of a call had ended, and how. One of a program whose groups go back together counts only if
     /// all of them had ended: else it is needed again.
     fn had_ended(&self, group: usize, of: &DumpedCall) -> Option<Ended> {
@@ -430,6 +457,7 @@ impl Engine for GroupCriu {
         self.restores.begin(line.clone())?;
         self.wardens.forget();
         let mut environment = interval_variables(interval_s);
+        self.within.is_gone(self.group);
         self.within.goes_on(self.group, line.as_deref());
         environment.extend(line.map(|line| (LINE.to_string(), line.to_string_lossy().into_owned())));
         Ok(environment)
@@ -464,7 +492,7 @@ impl Engine for GroupCriu {
                             still: &still,
                             goes_on: &|| {
                                 post.tell_of(&one, Happening::GoesOn);
-                                drop(resting.take());
+                                within.dumped(group, resting.take());
                             },
                         })
                     }

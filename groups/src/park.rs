@@ -1,12 +1,13 @@
 //! Puts a survivor aside on its node, and lends nodes until they are needed again: the real port.
 //!
-//! A group of one task runs in a sandbox. Its relay has the program close its connection; then CRIU dumps it there.
-//! The program stands still after that, since the relay does not let it come back, until its step is ended.
+//! Under the engine `criu` a group makes a checkpoint of its own. Else a group of one task runs in a sandbox: its relay has
+//! the program close its connection; then CRIU dumps it there. The program stands still after that, since the relay does
+//! not let it come back, until its step is ended.
 
-use crate::board::Seats;
+use crate::board::{Seats, Within};
+use crate::criu::Dumped;
 use ::criu::client::{self, Ask};
-use driver::groups::ports::LoanOutcome;
-use driver::groups::ports::{Lending, Market, News};
+use driver::groups::ports::{Aside, Lending, LoanOutcome, Market, News};
 use driver::ports::Happening;
 use engines::criu::RESTORE;
 use host::mail::{Post, Tries, now_s};
@@ -77,6 +78,11 @@ impl Park {
         command
     }
 
+    /// What dumps the groups, where each makes checkpoints of its own.
+    fn dumped(&self) -> Option<&Dumped> {
+        if let Within::Dumped(dumped) = &self.seats.within { Some(dumped) } else { None }
+    }
+
     /// Tells a group's relay to let its program come back.
     fn waking(&self, group: usize, node: &str) -> Command {
         let mut command = self.step(&format!("wake.g{group}"), node, "joulepoint-relay");
@@ -90,19 +96,27 @@ impl Lending for Park {
         if let Some(trouble) = &self.trouble {
             return Err(format!("kept: {trouble}"));
         }
-        if let Some(group) = groups.iter().find(|g| self.seats.sandbox(**g).is_none()) {
+        let is_none = |group: &&usize| self.dumped().is_none() && self.seats.sandbox(**group).is_none();
+        if let Some(group) = groups.iter().find(is_none) {
             return Err(format!("kept: group {group} runs several tasks or calls; {SEVERAL}"));
         }
         let cpus = self.cpus * nodes.len() as u32;
         Ok(Market { shortest_queued_s: self.lender.shortest_queued_s(&self.partition, cpus), idle_w: self.idle_w })
     }
 
-    fn park(&mut self, group: usize, node: &str, limit_s: f64) {
+    fn park(&mut self, group: usize, node: &str, limit_s: f64) -> Aside {
+        if let Some(dumped) = self.dumped() {
+            dumped.stays_away(group);
+            return Aside::Checkpoint;
+        }
         let (tries, at_work) = &self.tries[group];
         let (one, at_work, post) = (tries.begin(), at_work.clone(), self.post.clone());
         let wanted = one.clone();
         let tell = move |result| post.tell_of(&one, Happening::Group(News::Parked { group, result }));
-        let Some(sandbox) = self.seats.sandbox(group) else { return tell(Err(SEVERAL.to_string())) };
+        let Some(sandbox) = self.seats.sandbox(group) else {
+            tell(Err(SEVERAL.to_string()));
+            return Aside::Image;
+        };
         let folder = self.run.join("parked").join(format!("g{group}"));
         let mut command = self.step(&format!("park.g{group}"), node, "joulepoint");
         command.arg("park").arg("--run").arg(&self.run).args(["--group", &group.to_string()]);
@@ -123,9 +137,13 @@ impl Lending for Park {
             }
             tell(dumped.map(|_| folder));
         });
+        Aside::Image
     }
 
     fn wake(&mut self, group: usize, node: &str) {
+        if let Some(dumped) = self.dumped() {
+            return dumped.comes_back(group);
+        }
         let one = self.tries[group].0.begin();
         let mut command = self.waking(group, node);
         threads::start(move || {

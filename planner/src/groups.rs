@@ -1,6 +1,6 @@
 //! How many nodes each recovery group gets, whether there are enough, and what cannot be done with so many.
 
-use options::Settings;
+use options::{Engine, Settings};
 
 /// The decision of a run that all its groups go back together, from then on.
 pub const TOGETHER: &str = "go back together";
@@ -58,8 +58,12 @@ pub(crate) fn remarks(settings: &Settings, nodes: usize, tasks: Option<u32>) -> 
         remarks.push(format!("{tasks} tasks are too few for all: the last groups have nothing to do"));
     }
     // The job's number of tasks includes those of spares, which the script does not see.
-    if settings.lend && (most > 1 || tasks.is_some_and(|t| t as usize > nodes)) {
-        remarks.push("nothing will be lent: only a group of one task on one node can be put aside".to_string());
+    let is_larger = most > 1 || tasks.is_some_and(|t| t as usize > nodes);
+    if settings.lend && is_larger && settings.engine != Some(Engine::Criu) {
+        remarks.push(
+            "nothing will be lent unless the engine is criu: only a group of one task on one node can be put aside"
+                .to_string(),
+        );
     }
     Ok(remarks)
 }

@@ -52,7 +52,7 @@ fn summary(line: &Joined) -> String {
         told("Cost", format!("{cost}{of_it}{by}"));
     }
     told("Resilience", resilience(run));
-    let protection = run.protection.as_ref().map_or_else(|| "unknown".to_string(), driver::protection::line);
+    let protection = run.protection.as_ref().map_or_else(|| "unknown".to_string(), protection::line);
     told("Protection", protection);
     let (failures, others) = parted(run);
     told(

@@ -1,7 +1,8 @@
 //! Coupled runs lose a node: survivors are parked, their nodes work for others, and whoever else dies meanwhile, the
 //! result is the same.
 //!
-//! Three runs at once on one cluster, each with its own second failure, since a loan takes minutes.
+//! Three runs at once on one cluster, each with its own second failure, since a loan takes minutes; and an unmodified MPI
+//! program beside them.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -79,6 +80,87 @@ fn seconds(loan: &Value, key: &str) -> Result<f64> {
     loan[key].as_f64().with_context(|| format!("{key} in {loan:#}"))
 }
 
+/// Ranks that hand numbers around: what each has in the end depends on all messages, and comes to the same each time.
+const RING: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    MPI_Init(&count, &words);
+    int rank, ranks, steps = atoi(words[1]), pause_us = atoi(words[2]);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    unsigned long own = rank + 1, got;
+    for (int step = 0; step < steps; step++) {
+        MPI_Sendrecv(&own, 1, MPI_UNSIGNED_LONG, (rank + 1) % ranks, 1, &got, 1, MPI_UNSIGNED_LONG,
+                     (rank + ranks - 1) % ranks, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        own = own * 6364136223846793005UL + got + step;
+        usleep(pause_us);
+    }
+    printf("rank %d has %lu\n", rank, own);
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+/// Steps of the ring.
+const STEPS: u32 = 11_000;
+
+/// An MPI program over three groups of two ranks, which makes no checkpoint before a node is lost.
+struct Ring {
+    job: u32,
+    folder: PathBuf,
+    expected: Vec<String>,
+}
+
+impl Ring {
+    fn submit(site: &Site) -> Result<Ring> {
+        let program = site.conf.with_file_name("bin").join("ring");
+        let source = program.with_extension("c");
+        fs::write(&source, RING)?;
+        let built = Command::new("mpicc").arg("-O1").arg("-o").arg(&program).arg(&source).output()?;
+        ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let mut alone = Command::new("mpirun");
+        alone.args(["--allow-run-as-root", "--oversubscribe", "-n", "6"]).arg(&program);
+        let native = alone.args([&STEPS.to_string(), "0"]).output()?;
+        ensure!(native.status.success(), "{}", String::from_utf8_lossy(&native.stderr));
+        let folder = site.folder(lending::LENDER, "ring")?;
+        let args = ["-N4", "-t30", "--exclusive", "--no-kill", "--ft-energy=energy", "--ft-energy-engine=criu"];
+        let groups = ["--ft-energy-protocol=uncoordinated", "--ft-energy-groups=3", "--ft-energy-spare=1"];
+        let lends = ["--ft-energy-log=disk", "--ft-energy-lend=yes", "--ft-energy-interval=8"];
+        let script = format!("srun --mpi=pmix -n6 {} {STEPS} 20000", program.display());
+        let job = site.submit(lending::LENDER, &folder, &[&args[..], &groups, &lends].concat(), &script)?;
+        Ok(Ring { job, folder, expected: ranks(&String::from_utf8_lossy(&native.stdout)) })
+    }
+
+    fn lose_a_node(&self, site: &mut Site) -> Result<()> {
+        let report = site.report(self.job)?.context("a report")?;
+        site.cluster.kill_node(&node_of(&report, 2).context("a node")?)
+    }
+
+    /// Its survivors went on from checkpoints of their own when their nodes were back; only the group of the lost node began
+    /// anew.
+    fn ends_well(&self, site: &Site) -> Result<()> {
+        let run = report_of_the_end(site, self.job, MINUTES)?;
+        let said = fs::read_to_string(self.folder.join(format!("slurm-{}.out", self.job)))?;
+        ensure!(ranks(&said) == self.expected, "other numbers than {:?}: {said}", self.expected);
+        let loans = loans_of(site, self.job)?;
+        ensure!(loans.len() == 1 && loans[0]["state"] == "closed", "{loans:#?}\n{:#?}", decisions(&run));
+        ensure!(loans[0]["back"].as_array().map(Vec::len) == Some(2), "{loans:#?}");
+        let goes_on = |group: usize| said.matches(&format!("group {group}: goes on from checkpoint")).count();
+        ensure!([0, 1, 2].map(goes_on) == [1, 1, 0] && said.contains("group 2: begins anew"), "{said}");
+        Ok(())
+    }
+}
+
+/// What the ranks of the ring have in the end.
+fn ranks(said: &str) -> Vec<String> {
+    let mut all: Vec<String> = said.lines().filter(|line| line.starts_with("rank ")).map(str::to_string).collect();
+    all.sort();
+    all
+}
+
 /// A site with so many nodes; none where CRIU cannot be had.
 fn site(name: &str, nodes: usize) -> Result<Option<Site>> {
     let dir = PathBuf::from(format!("/tmp/joulepoint-{name}-{}", std::process::id()));
@@ -136,16 +218,19 @@ fn what_slurm_has_forgotten_ends_before_the_next_driver_starts_anything() -> Res
 
 #[test]
 fn survivors_nodes_are_lent_and_the_bits_are_the_same_whoever_else_dies() -> Result<()> {
-    let Some(mut site) = site("lend", 13)? else { return Ok(()) };
+    let Some(mut site) = site("lend", 17)? else { return Ok(()) };
     let site = &mut site;
     let expected = RUN.undisturbed(site, MINUTES)?;
     let plain = Struck::submit(site, "plain", 1)?;
     let orphan = Struck::submit(site, "orphan", 1)?;
     let unlucky = Struck::submit(site, "unlucky", 2)?;
     let all = [&plain, &orphan, &unlucky];
-    let queued = borrowers(site, 6, 20)?;
+    let ring = Ring::submit(site)?;
+    site.wait_report(ring.job, "the start", MINUTES, |run| node_of(run, 2))?;
+    let queued = borrowers(site, 8, 20)?;
     std::thread::sleep(LOST);
     all.iter().try_for_each(|run| run.lose_a_node(site))?;
+    ring.lose_a_node(site)?;
     let loans: Vec<Value> = all.iter().map(|run| run.lent(site)).collect::<Result<_>>()?;
     for job in &queued {
         site.wait_state(*job, &["RUNNING", "COMPLETED"], MINUTES)?;
@@ -184,6 +269,7 @@ fn survivors_nodes_are_lent_and_the_bits_are_the_same_whoever_else_dies() -> Res
     ensure!(began == 5, "{:?}: {:#?}", unlucky.beginnings()?, decisions(&run));
     ensure!(loan["back"].as_array().map(Vec::len) == Some(1), "{loan:#}");
 
+    ring.ends_well(site)?;
     for job in &queued {
         site.wait_state(*job, &["COMPLETED", "NODE_FAIL", "FAILED", "CANCELLED"], MINUTES)?;
     }

@@ -2,13 +2,13 @@
 
 use crate::drive::{Given, RUN, drive};
 use config::Site;
-use driver::protection::EXIT_NOT_PROTECTED;
 use driver::setup::{EXIT_NOT_RESTORED, EXIT_SUPERSEDED, HELD, Outcome};
 use host::supervise::{self, Teller};
 use job::cluster::requeue_held;
 use job::identity::Identity;
 use job::run_folder::expand;
 use options::REQUIRE;
+use protection::EXIT_NOT_PROTECTED;
 use protocol::Request;
 use slurm::Slurm;
 use std::ffi::OsString;

@@ -2,7 +2,6 @@
 
 use crate::former::Former;
 use config::Site;
-use driver::protection::Prospect;
 use engines::choice::{self, Facts};
 use engines::criu;
 use engines::hook::Commands;
@@ -14,6 +13,7 @@ use job::cluster::Controller;
 use job::identity::Identity;
 use options::size::PARTS_CURE;
 use options::{Refusal, Resume, Settings};
+use protection::Prospect;
 use protocol::{Event, Plan, PlanRequest, Record, Request, Setting, Source};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

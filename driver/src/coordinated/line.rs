@@ -4,9 +4,9 @@ use super::{Checkpointing, Driver, End};
 use crate::ledger::Used;
 use crate::orders::leaving;
 use crate::ports::{NotSaved, Saved};
-use crate::protection::Committed;
 use crate::setup::RETRY_PAUSE_S;
 use policy::decide::Why;
+use protection::Committed;
 use protocol::{Event, FailureKind, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
 
 impl Driver<'_> {
@@ -187,9 +187,12 @@ impl Driver<'_> {
         let reason = why.to_string();
         tracing::info!(%reason, "checkpoint failed");
         let mut events = self.desk.fail(orders, &reason);
-        let is_bare =
-            matches!(why, NotSaved::Failed(_)) && self.guard.has_one() && self.ports.store.has_any() == Some(false);
-        events.extend(if is_bare { self.guard.vanished(&why) } else { self.guard.failed(now_s, None, &why) });
+        let is_bare = !why.is_end() && self.guard.has_one() && self.ports.store.has_any() == Some(false);
+        events.extend(if is_bare {
+            self.guard.vanished(&reason)
+        } else {
+            self.guard.failed(now_s, None, &reason, why.is_end())
+        });
         events.push(Event::CheckpointFailed { reason });
         self.note(events);
     }

@@ -166,8 +166,8 @@ impl Group {
     pub fn phase(&self, waits: bool) -> Phase {
         match self.state {
             State::Stopping | State::Short => Phase::Restart,
-            State::Parking => Phase::Checkpoint,
             State::Parked => Phase::Idle,
+            State::Parking if self.checkpointing.is_none() && self.back.is_none() => Phase::Checkpoint,
             _ if self.checkpointing.as_ref().is_some_and(|c| !c.goes_on) => Phase::Checkpoint,
             _ if waits && self.runs() => Phase::Idle,
             _ if self.shares.values().all(|s| matches!(s, Share::Ended(_))) && !self.shares.is_empty() => Phase::Idle,

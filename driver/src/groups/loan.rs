@@ -1,11 +1,11 @@
 //! A group works its lost time again and the others wait: whether to put them aside and lend their nodes, and how.
 //!
-//! All survivors are dumped and stand still; then what ran of them is ended, their relays move, and their nodes are
-//! lent. When the nodes are back, each goes on from its image. Whatever goes wrong before the nodes are given away
+//! All survivors are dumped, by images or by checkpoints of their own, and stand still; then what ran of them is ended, their relays move, and their nodes are
+//! lent. When the nodes are back, each goes on from there. Whatever goes wrong before the nodes are given away
 //! leaves the survivors where they were, idle.
 
 use super::group::{Share, State};
-use super::ports::{LoanOutcome, Market};
+use super::ports::{Aside, LoanOutcome, Market};
 use super::run::Groups;
 use super::under_way::{Lent, Then};
 use policy::lending::{Prospect, SCHEDULER_S, Verdict, WRITTEN_S, lend};
@@ -42,13 +42,23 @@ impl Groups<'_> {
                 let return_s = now_s + verdict.idle_s - self.lead_s(&groups);
                 let (missing, all, reason) = (groups.clone(), groups.clone(), verdict.reason);
                 self.lent = Some(Lent { groups: all, missing, return_s, reason, asked_s: None, went_s: None });
-                for group in groups {
-                    self.all[group].state = State::Parking;
-                    self.ports.lending.park(group, &self.all[group].nodes[0], verdict.idle_s);
-                }
+                groups.into_iter().for_each(|group| self.park(group, verdict.idle_s));
                 self.phase_all();
             }
             Ok(Verdict { reason, .. }) | Err(reason) => self.decided("idle", &reason),
+        }
+    }
+
+    /// Puts a survivor aside, unless another could not be.
+    fn park(&mut self, group: usize, limit_s: f64) {
+        if self.lent.is_none() {
+            return;
+        }
+        self.all[group].state = State::Parking;
+        match (self.ports.lending.park(group, &self.all[group].nodes[0], limit_s), self.desk.disabled_by()) {
+            (Aside::Image, _) => {}
+            (Aside::Checkpoint, None) => self.begin(group, "its nodes are to be lent"),
+            (Aside::Checkpoint, Some(by)) => self.keep(&format!("checkpoints are disabled by {by}")),
         }
     }
 
@@ -116,8 +126,7 @@ impl Groups<'_> {
 
     /// A survivor is dumped, or cannot be.
     pub(super) fn parked(&mut self, group: usize, result: Result<std::path::PathBuf, String>) {
-        let Some(lent) = &mut self.lent else { return };
-        if !lent.missing.remove(&group) {
+        if !self.lent.as_ref().is_some_and(|l| l.missing.contains(&group)) {
             return;
         }
         let g = &mut self.all[group];
@@ -126,10 +135,35 @@ impl Groups<'_> {
             Ok(image) => g.image = running.map(|call| (call, image)),
             Err(reason) => return self.keep(&format!("group {group} cannot be parked: {reason}")),
         }
+        self.aside(group);
+    }
+
+    /// A survivor's checkpoint is complete, from which it goes on.
+    pub(super) fn has_checkpoint(&mut self, group: usize, number: u64) {
+        if self.all[group].state != State::Parking {
+            return;
+        }
+        match self.own_line(group).filter(|line| line.number == number) {
+            Some(line) => {
+                self.all[group].back = Some(Some(line));
+                self.aside(group);
+            }
+            None => self.keep(&format!("group {group} cannot be parked: checkpoint {number} cannot be read back")),
+        }
+    }
+
+    /// A survivor stands still, and can go on later: with the last of them, what runs of all is ended.
+    fn aside(&mut self, group: usize) {
+        let Some(lent) = &mut self.lent else { return };
+        lent.missing.remove(&group);
         if !lent.missing.is_empty() {
             return;
         }
+        let now_s = self.ports.clock.now_s();
         for group in lent.groups.clone() {
+            if let Some(line) = self.all[group].back.take() {
+                self.goes_back_to(group, now_s, line);
+            }
             let g = &mut self.all[group];
             g.state = State::Parked;
             let running = g.shares.iter().filter(|(_, s)| **s == Share::Runs);
@@ -149,7 +183,7 @@ impl Groups<'_> {
             if g.state != State::Parking {
                 continue;
             }
-            g.state = State::Well;
+            (g.state, g.back) = (State::Well, None);
             // A dead node has nothing to wake.
             if let Some(node) = g.nodes.first() {
                 self.ports.lending.wake(group, node);
@@ -282,10 +316,8 @@ impl Groups<'_> {
         self.cut(group, protocol::Phase::Restart);
         if self.is_together() {
             self.all_go_back(now_s, None);
-        } else if let Some((call, _)) = self.all[group].image.take() {
-            // A line of an earlier call is none of this one.
-            let (begun_s, resumed) = (self.calls.get(&call).copied(), self.all[group].resumed);
-            let line = self.newest(group).filter(|m| begun_s <= Some(m.begun_s) || resumed >= Some(m.number));
+        } else if self.all[group].image.take().is_some() {
+            let line = self.own_line(group);
             self.goes_back_to(group, now_s, line);
         }
         let g = &mut self.all[group];

@@ -282,6 +282,15 @@ impl Relays for NoRelays {
     fn stop(&mut self) {}
 }
 
+/// How a survivor is put aside; its program stands still after that until it is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aside {
+    /// By an image of its own: [`News::Parked`] follows.
+    Image,
+    /// By a checkpoint that its engine is to be asked for.
+    Checkpoint,
+}
+
 /// What survivors are put aside by, and their nodes lent; runs that lend nothing have only the first.
 pub trait Lending {
     /// What policy must know before anything is done; a sentence if these groups, on these nodes, cannot be lent.
@@ -291,8 +300,10 @@ pub trait Lending {
     fn market(&mut self, groups: &[usize], nodes: &[String]) -> Result<Market, String>;
     /// These nodes of groups wait and are not lent, and no others.
     fn idle(&mut self, _: BTreeSet<String>) {}
-    /// Dumps a group within a time; [`News::Parked`] follows.
-    fn park(&mut self, _group: usize, _node: &str, _limit_s: f64) {}
+    /// Puts a group aside within a time, and says how.
+    fn park(&mut self, _group: usize, _node: &str, _limit_s: f64) -> Aside {
+        Aside::Image
+    }
     /// A group that was to be parked goes on.
     fn wake(&mut self, _group: usize, _node: &str) {}
     /// Lends nodes on which nothing runs until `return_s`; [`News::Returned`] follows, in between [`News::Lent`].

@@ -174,11 +174,14 @@ impl Groups<'_> {
         if self.all[group].shares.values().all(|s| matches!(s, Share::Ended(_))) {
             return;
         }
-        let begun_s = self.begun_s(group);
-        let resumed = self.all[group].resumed;
-        // A line of an earlier call is none of this one.
-        let line = self.newest(group).filter(|m| m.begun_s >= begun_s || resumed.is_some_and(|r| m.number <= r));
+        let line = self.own_line(group);
         self.goes_back_to(group, failed_s, line);
+    }
+
+    /// The newest line of a group's open calls: one of an earlier call is none of theirs.
+    pub(super) fn own_line(&mut self, group: usize) -> Option<Manifest> {
+        let (begun_s, resumed) = (self.begun_s(group), self.all[group].resumed);
+        self.newest(group).filter(|m| m.begun_s >= begun_s || resumed.is_some_and(|r| m.number <= r))
     }
 
     /// Work of the group after this line is lost.
@@ -296,8 +299,7 @@ impl Groups<'_> {
                 self.finish(group, Some(EXIT_NOT_RESTORED));
                 return;
             }
-            let now_s = self.ports.clock.now_s();
-            self.tell_back(group, line.as_ref(), Some((self.begun_s(group), now_s)));
+            self.tell_back(group, line.as_ref(), Some(self.all[group].lost_s));
             let from = line.map_or_else(|| "the beginning".to_string(), |m| format!("checkpoint {}", m.number));
             let others = if self.goes_together() { "as all groups do" } else { "the others go on" };
             self.decided_in(group, "restart group", &format!("starts again from {from}; {others}"));

@@ -13,11 +13,11 @@ use super::under_way::{Lent, Sweep, Then};
 use crate::ledger::Ledger;
 use crate::orders::Desk;
 use crate::ports::{CANCELLED, Happening};
-use crate::protection::{EXIT_NOT_PROTECTED, Guard};
 use crate::setup::{
     EXIT_NOT_RESTORED, FAILED, FLUSH_LIMIT_S, HELD, LONGEST_CUT_S, Limit, Outcome, SUPERSEDED, Setup, ended_as,
     failure, rolled_back,
 };
+use protection::{EXIT_NOT_PROTECTED, Guard};
 use protocol::{Event, FailureKind, Manifest, Phase};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -164,7 +164,9 @@ impl Groups<'_> {
             if let Some(nodes) = before.get(group) {
                 let of = Box::new(rolled_back(line.as_ref(), 0.0));
                 self.note(vec![Event::InGroup { group: group as u32, nodes: nodes.clone(), of }]);
-                self.tell_back(group, line.as_ref(), self.setup.prospect.before);
+                let from_s = |from_s: f64| line.as_ref().map_or(from_s, |line| line.begun_s.max(from_s));
+                let again_s = self.setup.prospect.before.map(|(begun_s, heard_s)| heard_s - from_s(begun_s));
+                self.tell_back(group, line.as_ref(), again_s);
             }
             self.decided_in(group, "place group", "has its nodes");
             self.all[group].resumed = line.as_ref().map(|m| m.number);
@@ -191,9 +193,8 @@ impl Groups<'_> {
         Some(self.leave(FAILED, EXIT_NOT_PROTECTED))
     }
 
-    /// Tells from where a group goes on that worked between two moments.
-    pub(super) fn tell_back(&mut self, group: usize, line: Option<&Manifest>, worked: Option<(f64, f64)>) {
-        let again_s = worked.map(|(from_s, to_s)| to_s - line.map_or(from_s, |line| line.begun_s.max(from_s)));
+    /// Tells from where a group goes on, which does so much of its work again, s.
+    pub(super) fn tell_back(&mut self, group: usize, line: Option<&Manifest>, again_s: Option<f64>) {
         self.leaves_line(group, line.map(|line| line.number));
         let now_s = self.ports.clock.now_s();
         let told = self.guard.goes_back(now_s, Some(group), line, false, again_s);

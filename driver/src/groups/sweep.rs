@@ -8,9 +8,9 @@ use super::under_way::{Sweep, Then};
 use crate::ledger::Used;
 use crate::orders::leaving;
 use crate::ports::{NotSaved, Saved};
-use crate::protection::Committed;
 use crate::setup::{Outcome, RETRY_PAUSE_S};
 use policy::decide::{Action, Situation, Why, decide};
+use protection::Committed;
 use protocol::{Event, Manifest, Order, OrderState, OrderedCheckpoint, Phase};
 use std::path::PathBuf;
 
@@ -194,7 +194,7 @@ impl Groups<'_> {
     }
 
     /// Asks the engine of a group for a checkpoint.
-    fn begin(&mut self, group: usize, reason: &str) {
+    pub(super) fn begin(&mut self, group: usize, reason: &str) {
         match self.ports.lines.room(group) {
             Ok((number, folder)) => {
                 self.together.count();
@@ -237,11 +237,13 @@ impl Groups<'_> {
         self.phase(group);
         match outcome {
             Ok(made) => {
+                let number = made.number;
                 if let Some(sweep) = &mut self.sweep
                     && sweep.pending.remove(&group)
                 {
                     sweep.made = Some(made);
                 }
+                self.has_checkpoint(group, number);
             }
             Err(reason) => self.failed_checkpoint(group, reason),
         }
@@ -305,9 +307,12 @@ impl Groups<'_> {
         let why = why.into();
         let reason = why.to_string();
         tracing::info!(group, %reason, "checkpoint failed");
-        let told = self.guard.failed(now_s, Some(group), &why);
+        let told = self.guard.failed(now_s, Some(group), &reason, why.is_end());
         self.note(told.into_iter().collect());
         self.miss(group, &reason);
+        if self.all[group].state == State::Parking {
+            self.keep(&format!("group {group} cannot be parked: {reason}"));
+        }
         self.note_in(group, Event::CheckpointFailed { reason });
     }
 

@@ -73,6 +73,8 @@ pub struct Program {
     pub parking: Option<(f64, bool, f64)>,
     /// How far it was when it was asked to stand still.
     pub parked_at: f64,
+    /// It stands still after its next checkpoint.
+    pub stays: bool,
     /// The progress in its image.
     pub image: Option<f64>,
     /// How far it has been.
@@ -123,6 +125,8 @@ pub struct World {
     pub loan: Option<(Vec<String>, f64, f64)>,
     /// The job has given them up.
     pub lent: bool,
+    /// Survivors are put aside by checkpoints of their own.
+    pub by_checkpoint: bool,
     /// How often nodes came back.
     pub loans: u64,
     /// The script has asked its call to end, in this record.
@@ -169,6 +173,7 @@ impl World {
             refused: 0,
             loan: None,
             lent: false,
+            by_checkpoint: rng.random_bool(0.5),
             loans: 0,
             asked: false,
             message_s: rng.random_bool(0.7).then(|| rng.random_range(0.1..5.0)),
@@ -343,8 +348,7 @@ impl World {
     pub fn ends(&mut self, group: usize, code: i32) -> Option<Happening> {
         self.halts(group);
         let p = &mut self.programs[group];
-        p.asked = None;
-        p.parking = None;
+        (p.asked, p.parking, p.stays) = (None, None, false);
         let call = p.call.take()?;
         p.failed |= code != 0;
         p.done = code == 0;
@@ -458,6 +462,10 @@ impl World {
     fn finish_checkpoint(&mut self, group: usize) -> Happening {
         let (_, _, fails, progress) = self.programs[group].asked.take().expect("asked");
         self.programs[group].restored = progress;
+        if self.programs[group].stays && !fails {
+            self.halts(group);
+            self.programs[group].parked_at = progress;
+        }
         let file = ManifestFile {
             copy: "0".into(),
             original: "o".into(),

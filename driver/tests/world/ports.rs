@@ -5,12 +5,12 @@ use crate::common::{disk_full, plan};
 use driver::groups;
 use driver::groups::place::{Places, before};
 use driver::groups::ports::NOT_BEGUN;
-use driver::groups::ports::{GroupPorts, Lending, Lines, Market, News, NoLine, Relays, Shares};
+use driver::groups::ports::{Aside, GroupPorts, Lending, Lines, Market, News, NoLine, Relays, Shares};
 use driver::ledger::Earlier;
 use driver::ports::{Child, Clock, Cluster, Engine, Happening, Meter, NodeCounter, NotStarted, Store, Unprepared};
-use driver::protection::Prospect;
 use driver::setup::{Outcome, Setup, Started};
 use options::Settings;
+use protection::Prospect;
 use protocol::{Event, FailureKind, JobReading, Manifest};
 use rand::Rng;
 use std::collections::BTreeMap;
@@ -151,7 +151,8 @@ impl Shares for Port {
         w.call();
         let p = &w.programs[group];
         let all_go = w.wrong.is_some() || w.is_together();
-        assert!(all_go || p.failed || p.image.is_some(), "a group was stopped that did not fail and is no image");
+        let has_line = p.stays && p.running.is_none() && !p.lines.is_empty();
+        assert!(all_go || p.failed || p.image.is_some() || has_line, "a group was stopped that was not put aside");
         if let Some(ended) = w.ends(group, 143) {
             w.pending.insert(0, ended);
         }
@@ -225,9 +226,13 @@ impl Lending for Port {
         Ok(Market { shortest_queued_s, idle_w: 100.0 })
     }
 
-    fn park(&mut self, group: usize, _: &str, _: f64) {
+    fn park(&mut self, group: usize, _: &str, _: f64) -> Aside {
         let mut w = self.0.borrow_mut();
         w.call();
+        if w.by_checkpoint {
+            w.programs[group].stays = true;
+            return Aside::Checkpoint;
+        }
         let fails = w.chances.park_fails;
         let fails = w.chance(fails);
         let takes_s = w.rng.random_range(0.5..10.0);
@@ -237,6 +242,7 @@ impl Lending for Port {
         p.image = None;
         p.parking = Some((now_s + takes_s, fails, progress));
         p.parked_at = progress;
+        Aside::Image
     }
 
     fn wake(&mut self, group: usize, _: &str) {
@@ -245,6 +251,9 @@ impl Lending for Port {
         let now_s = w.now_s;
         let p = &mut w.programs[group];
         (p.image, p.parking) = (None, None);
+        if std::mem::take(&mut p.stays) && p.running.is_some() {
+            return;
+        }
         if p.call.is_none() {
             // It has ended meanwhile, and its relay lets the next one in.
             return;

@@ -3,10 +3,10 @@
 use super::oracle::{Announced, Oracle};
 use super::program::Program;
 use driver::ports::{Child, Clock, Cluster, Happening, Meter, NodeCounter, NotStarted, Ports};
-use driver::protection::Prospect;
 use driver::setup::{Outcome, Setup, Started};
 use faultfs::{Cut, FaultFs};
 use options::Settings;
+use protection::Prospect;
 use protocol::{Event, FailureKind, Figure, JobReading, Plan};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -105,38 +105,36 @@ fn what_stands_in_the_way_is_said_before_the_first_checkpoint_and_its_success_ta
     assert!(guard.hindered("another").is_none(), "there is a checkpoint");
 }
 
-fn full() -> NotSaved {
-    NotSaved::Failed("the disk is full".into())
-}
+const FULL: &str = "the disk is full";
 
 #[test]
 fn a_checkpoint_that_fails_takes_no_protection_away_that_there_is() {
-    let (mut guard, full) = (guard(true, 1), full());
-    let ended = NotSaved::Ended("the step has ended meanwhile".into());
-    assert!(guard.failed(40.0, None, &ended).is_none(), "that is no failure");
+    let mut guard = guard(true, 1);
+    let ended = "the step has ended meanwhile";
+    assert!(guard.failed(40.0, None, ended, true).is_none(), "that is no failure");
     assert_eq!(guard.protection.state, ProtectionState::Unproven);
-    assert!(guard.failed(50.0, None, &full).is_some());
-    assert!(guard.failed(55.0, None, &ended).is_none());
+    assert!(guard.failed(50.0, None, FULL, false).is_some());
+    assert!(guard.failed(55.0, None, ended, true).is_none());
     assert_eq!(guard.protection.state, ProtectionState::NotProtected);
-    assert!(guard.failed(60.0, None, &full).is_none(), "it was said");
+    assert!(guard.failed(60.0, None, FULL, false).is_none(), "it was said");
     assert_eq!(guard.said[&0].times, 2, "in a row");
     guard.committed(committed(0, 1, 100.0));
-    assert!(guard.failed(101.0, None, &full).is_none());
+    assert!(guard.failed(101.0, None, FULL, false).is_none());
     assert_eq!(guard.protection.state, ProtectionState::Protected);
     assert!(guard.has_one());
-    assert!(guard.vanished(&full).is_some());
+    assert!(guard.vanished(FULL).is_some());
     assert!(!guard.has_one() && guard.protection.state == ProtectionState::NotProtected);
     assert!(guard.protection.reason.contains("not there any more"), "{:?}", guard.protection);
 }
 
 #[test]
 fn while_checkpoints_fail_the_loss_that_is_told_grows() {
-    let (mut guard, full) = (guard(true, 1), full());
+    let mut guard = guard(true, 1);
     guard.committed(committed(0, 1, 100.0));
     let first_s = guard.protection.largest_loss_s.unwrap();
-    assert!(guard.failed(100.0 + first_s, None, &full).is_none(), "no more than was told");
+    assert!(guard.failed(100.0 + first_s, None, FULL, false).is_none(), "no more than was told");
     for lost_s in [first_s * 1.5, first_s * 4.0] {
-        assert!(guard.failed(100.0 + lost_s, None, &full).is_some(), "told again");
+        assert!(guard.failed(100.0 + lost_s, None, FULL, false).is_some(), "told again");
         assert_eq!(guard.protection.largest_loss_s, Some(lost_s));
     }
     guard.committed(committed(0, 2, 5000.0));

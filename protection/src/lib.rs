@@ -1,6 +1,5 @@
 //! What a run's user is told of its protection, by every driver in the same words: in the job's output, and in its records.
 
-use crate::ports::NotSaved;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use options::{Engine, Settings, spoken};
@@ -272,16 +271,15 @@ impl Guard {
     }
 
     /// A checkpoint failed: a reason is said once, and again after one that was complete; what a failure costs by now is
-    /// said each time that it has doubled.
-    pub fn failed(&mut self, now_s: f64, group: Option<usize>, why: &NotSaved) -> Option<Event> {
+    /// said each time that it has doubled. What was to be saved `has_ended` meanwhile, or could not be saved.
+    pub fn failed(&mut self, now_s: f64, group: Option<usize>, reason: &str, has_ended: bool) -> Option<Event> {
         let number = group.unwrap_or(0);
         let said = self.said.entry(number).or_default();
-        let reason = why.to_string();
         // That a step ends is no news, unless no checkpoint was made in the time in which one was to be.
         let is_late = self.protection.state == ProtectionState::Unproven && now_s >= self.due_s;
-        let is_new = (matches!(why, NotSaved::Failed(_)) || is_late) && said.reason != reason;
+        let is_new = (!has_ended || is_late) && said.reason != reason;
         if is_new {
-            (said.reason, said.times) = (reason.clone(), 0);
+            (said.reason, said.times) = (reason.to_string(), 0);
         }
         said.times += u32::from(said.reason == reason);
         let whose = group.map_or_else(String::new, |group| format!(" of group {group}"));
@@ -306,7 +304,7 @@ impl Guard {
     }
 
     /// A checkpoint failed, and somebody has removed those that there were.
-    pub fn vanished(&mut self, why: &NotSaved) -> Option<Event> {
+    pub fn vanished(&mut self, why: &str) -> Option<Event> {
         self.have.clear();
         self.said.entry(0).or_default().reason = why.to_string();
         self.lacks(format!("a checkpoint failed ({why}), and those before it are not there any more"))
@@ -435,7 +433,7 @@ pub fn line(protection: &Protection) -> String {
 }
 
 /// A moment as the clock on the wall shows it.
-pub(crate) fn clock(at_s: f64) -> String {
+pub fn clock(at_s: f64) -> String {
     let moment = Timestamp::from_second(at_s as i64).unwrap_or_default();
     moment.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
