@@ -77,14 +77,13 @@ pub struct Launch<'a> {
     pub ask_steps: AskSteps,
 }
 
-/// The groups of the job, if it is to have some and can.
-pub fn places(settings: &Settings, me: &Identity, slurm: &Slurm) -> Option<Places> {
+/// The groups of the job, if it is to have some and can: a job that runs on without a node that died `has` fewer than its
+/// variables say; all of them, if Slurm has not said it.
+pub fn places(settings: &Settings, me: &Identity, has: &[String]) -> Option<Places> {
     if settings.groups < 2 {
         return None;
     }
-    // A job that runs on without a node that died has fewer than its variables say.
-    let now = me.job.and_then(|job| slurm.job(job).ok().flatten()).map(|j| j.nodes).unwrap_or_default();
-    let has = |n: &&String| now.is_empty() || now.contains(n);
+    let has = |n: &&String| has.is_empty() || has.contains(n);
     let (mut nodes, others): (Vec<String>, Vec<String>) =
         me.nodes.iter().filter(has).cloned().partition(|n| Some(n) == me.node.as_ref());
     nodes.extend(others);

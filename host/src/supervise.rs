@@ -2,6 +2,7 @@
 
 use crate::processes;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
@@ -10,6 +11,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// How often a killed driver is started again.
@@ -71,10 +73,32 @@ pub fn take_pending(signal: Signal) {
     unsafe { libc::sigtimedwait(SigSet::from(signal).as_ref(), std::ptr::null_mut(), &at_once) };
 }
 
-/// Lets a command get the signals that we block: children inherit the mask.
+/// The soft limit of descriptors that this process had, if it has taken more.
+static GIVEN: OnceLock<u64> = OnceLock::new();
+
+/// Lets this process have as many descriptors as it may: it holds two for each task of a step.
+///
+/// # Errors
+/// What the kernel says.
+pub fn take_descriptors() -> io::Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    GIVEN.get_or_init(|| soft);
+    Ok(())
+}
+
+/// Lets a command get the signals that we block, and have the descriptors that we had: children inherit both.
 pub fn unblocked(command: &mut Command) -> &mut Command {
-    // SAFETY: sigprocmask is safe between fork and exec.
-    unsafe { command.pre_exec(|| Ok(SigSet::empty().thread_set_mask()?)) }
+    let given = GIVEN.get().copied();
+    let as_given = move || {
+        if let Some(soft) = given {
+            let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+            setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?;
+        }
+        Ok(SigSet::empty().thread_set_mask()?)
+    };
+    // SAFETY: these system calls are safe between fork and exec.
+    unsafe { command.pre_exec(as_given) }
 }
 
 /// Names the descriptor by which a driver tells its supervisor which signal has killed its program: its exit code does

@@ -13,6 +13,7 @@ use protocol::{
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use wire::{Client, Error};
 
 /// Time between two questions, s.
@@ -23,6 +24,10 @@ const SAID_AFTER_S: f64 = 3.0;
 
 /// Time between two words about the same wait, s.
 const SAID_EVERY_S: f64 = 60.0;
+
+/// For how long no service may have answered until there is only Slurm's word: services that are started again are away
+/// for less.
+const ALONE: Duration = Duration::from_secs(20);
 
 /// What ends a wait that may last.
 const CURE: &str =
@@ -65,6 +70,33 @@ pub struct Releasing {
     pub node: Option<String>,
     /// The same, and the socket of its service.
     pub here: Option<(String, PathBuf)>,
+    /// What has answered since the wait began.
+    pub heard: Heard,
+}
+
+/// What has answered those who wait.
+#[derive(Debug, Default)]
+pub enum Heard {
+    /// Nothing was asked yet.
+    #[default]
+    Unasked,
+    /// No service, since then.
+    Nothing(Instant),
+    /// One.
+    Service,
+}
+
+impl Heard {
+    /// Takes up whether a service has answered `now`; whether it is certain that there is none.
+    fn is_alone(&mut self, has_answered: bool, now: Instant) -> bool {
+        match *self {
+            _ if has_answered => *self = Heard::Service,
+            Heard::Unasked => *self = Heard::Nothing(now),
+            Heard::Nothing(since) => return now.duration_since(since) >= ALONE,
+            Heard::Service => {}
+        }
+        false
+    }
 }
 
 /// Where the life before this one was, by the run's journal; of this very life, what another driver of it may have left on
@@ -108,7 +140,7 @@ impl Releasing {
         let mut silent = Vec::new();
         let mut waits = Vec::new();
         let words = parallel::each(&former, |former| self.ask_node(former));
-        for (former, word) in former.into_iter().zip(words) {
+        for (former, word) in former.iter().cloned().zip(words) {
             match word.unwrap_or(Word::Silent) {
                 Word::Ended => drop(self.former.remove(&former)),
                 Word::Ending => waits.push(WaitsFor { former, because: Unsure::Ending }),
@@ -118,13 +150,16 @@ impl Releasing {
         if silent.is_empty() {
             return waits;
         }
-        match self.ask_controller(&silent) {
+        let left = self.ask_controller(&silent);
+        let has_answered = silent.len() < former.len() || left.is_some() || self.has_service_here();
+        let is_alone = self.heard.is_alone(has_answered, Instant::now());
+        match left {
             Some(left) => {
                 self.former.retain(|f| !silent.contains(f) || left.iter().any(|w| w.former == *f));
                 waits.extend(left);
             }
             // Where nobody of ours answers, not even here, there is only Slurm's word, and the job was given nodes.
-            None if !self.has_service_here() => self.former.retain(|f| !silent.contains(f)),
+            None if is_alone => self.former.retain(|f| !silent.contains(f)),
             None => waits.extend(silent.into_iter().map(|former| WaitsFor { former, because: Unsure::Suspected })),
         }
         waits
@@ -232,5 +267,16 @@ mod tests {
         let again = [started(7, 1, &["n8"]), started(7, 2, &["n1", "n2"])];
         assert_eq!(names(former(&again, &me)), [("n2".to_string(), 2)]);
         assert!(former(&[], &me).is_empty());
+    }
+
+    #[test]
+    fn that_all_services_are_started_again_is_no_reason_to_begin() {
+        let begun = Instant::now();
+        let at = |s: u64| begun + Duration::from_secs(s);
+        let mut heard = Heard::default();
+        assert_eq!([0, 1, 19, 20].map(|s| heard.is_alone(false, at(s))), [false, false, false, true]);
+        let mut heard = Heard::default();
+        assert!(!heard.is_alone(true, at(0)));
+        assert_eq!([1, 21, 600].map(|s| heard.is_alone(false, at(s))), [false; 3], "there are services");
     }
 }

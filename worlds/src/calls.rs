@@ -14,6 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Folder of a run with a folder for the relays of each call.
@@ -29,6 +31,9 @@ const SOCKETS: &str = "/tmp";
 pub fn sockets(run: &Path) -> PathBuf {
     Path::new(SOCKETS).join(format!("joulepoint-{:016x}", xxh3_64(run.as_os_str().as_encoded_bytes())))
 }
+
+/// Pause before ranks are told again to come back to their relay: a slurmctld that has just started refuses steps.
+const WAKE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Longest time for ranks to let their relay go, s.
 const REST_LIMIT_S: u64 = 60;
@@ -63,6 +68,8 @@ struct State {
     together: Option<Option<Vec<PathBuf>>>,
     /// The checkpoint of all groups that is on its way.
     gathering: Option<Arc<Gathering>>,
+    /// How often the ranks of each group have let their relays go.
+    rests: Vec<u64>,
 }
 
 /// The relays of all open calls, as seen from any thread.
@@ -72,8 +79,8 @@ pub struct Worlds(Arc<Mutex<State>>);
 impl Worlds {
     /// None yet, of so many groups.
     pub fn new(base: Base, groups: usize) -> Worlds {
-        let (nodes, open) = (vec![String::new(); groups], BTreeMap::new());
-        Worlds(Arc::new(Mutex::new(State { base, nodes, open, together: None, gathering: None })))
+        let (nodes, open, rests) = (vec![String::new(); groups], BTreeMap::new(), vec![0; groups]);
+        Worlds(Arc::new(Mutex::new(State { base, nodes, open, together: None, gathering: None, rests })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -120,11 +127,12 @@ impl Worlds {
         // A call of which one group has all ranks has no relays.
         let has_relays = |call: &&&str| self.state().open.contains_key(**call);
         let calls = calls.iter().filter(has_relays).map(|call| (*call).to_string()).collect();
-        let resting = Resting { of: self.clone(), calls, group };
-        let number = gathering.as_ref().map_or(0, |all| all.number()).to_string();
+        let number = self.begin_rest(group);
+        let resting = Resting { of: self.clone(), calls, group, number };
+        let checkpoint = gathering.as_ref().map_or(0, |all| all.number()).to_string();
         let limit = REST_LIMIT_S.to_string();
         for call in &resting.calls {
-            self.ask(call, group, &["rest", "--checkpoint", &number, "--limit", &limit])?;
+            self.ask(call, group, &["rest", "--checkpoint", &checkpoint, "--limit", &limit])?;
         }
         if let Some(all) = gathering {
             all.meet(group, |folder| {
@@ -137,6 +145,19 @@ impl Worlds {
             });
         }
         Ok(resting)
+    }
+
+    /// Counts the rests of a group, of which the last counts.
+    fn begin_rest(&self, group: usize) -> u64 {
+        let mut state = self.state();
+        state.rests[group] += 1;
+        state.rests[group]
+    }
+
+    /// The last rest of a group in a call that goes on.
+    fn rests(&self, call: &str, group: usize) -> Option<u64> {
+        let state = self.state();
+        state.open.contains_key(call).then(|| state.rests[group])
     }
 
     /// A group makes no checkpoint in this folder: if it was to be part of one of all groups, the others go on.
@@ -245,15 +266,36 @@ pub struct Resting {
     of: Worlds,
     calls: Vec<String>,
     group: usize,
+    /// Tells it from other rests of the group.
+    number: u64,
+}
+
+impl Resting {
+    /// The ranks have ended: nobody comes back.
+    pub fn forget(mut self) {
+        self.calls.clear();
+    }
 }
 
 impl Drop for Resting {
     fn drop(&mut self) {
-        for call in &self.calls {
-            if let Err(reason) = self.of.ask(call, self.group, &["wake"]) {
-                tracing::error!(reason, "ranks wait for their relay");
-            }
+        let (of, calls, group, number) = (self.of.clone(), std::mem::take(&mut self.calls), self.group, self.number);
+        let wake = move |call: &String| {
+            let told = of.ask(call, group, &["wake"]);
+            told.inspect_err(|reason| tracing::error!(reason, group, "ranks wait for their relay")).is_err()
+        };
+        let mut left: Vec<String> = calls.into_iter().filter(&wake).collect();
+        if left.is_empty() {
+            return;
         }
+        let of = self.of.clone();
+        threads::start(move || {
+            while !left.is_empty() {
+                thread::sleep(WAKE_PAUSE);
+                // Of a call that has ended, or ranks that rest for another dump, nothing is wanted any more.
+                left.retain(|call| of.rests(call, group) == Some(number) && wake(call));
+            }
+        });
     }
 }
 

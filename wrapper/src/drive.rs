@@ -2,49 +2,43 @@
 
 use crate::clean;
 use crate::former::{Former, Named, name};
+use crate::nodes::{ANSWER_LIMIT, live, port, remembered, spool, writers};
 use crate::planned::{Asked, Planned, plan, resume};
 use config::Site;
 use driver::groups::place::Places;
 use driver::ports::Ports;
-use driver::protection::Prospect;
 use driver::setup::{Outcome, SUPERSEDED, Setup, Started};
 use engines::app::Announced;
 use engines::criu;
-use engines::equip::{Gear, Live, equip};
+use engines::equip::{Gear, equip};
 use engines::hook::Commands;
 use groups::{launch::Launch, slow::Slow};
 use host::mail::{self, MailClock, Post};
 use host::supervise::{self, PASSED_ON, Teller};
 use job::asking;
 use job::cluster::{Controller, Job};
-use job::deliver::{self, Courier, Spool};
+use job::deliver::{self, Courier};
 use job::frequency::Frequency;
 use job::identity::Identity;
-use job::leavings::Asker;
 use job::lend::Lender;
 use job::nodes::{Local, Nodes};
-use job::release::{self, Release, Releasing};
+use job::release::{self, Heard, Release, Releasing};
 use job::run_folder::RunFolder;
-use job::writers;
 use nix::sys::signal::{SigSet, Signal};
-use options::{Resume, Settings};
+use options::Settings;
 use planner::{COORDINATED, UNCOORDINATED};
+use protection::Prospect;
 use protocol::{Incarnation, Plan, Request, RunKey};
 use slurm::Slurm;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use steps::calls::{Calls, Present};
 use steps::late::{Late, Waited};
 use steps::mpi;
 use steps::sandboxes;
 use steps::script::{Script, Steps, Tree};
-
-/// Longest wait for an answer of the controller.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Exit code of a job that was asked to end before it began: 128 + SIGTERM.
 const TERMINATED: i32 = 143;
@@ -198,6 +192,7 @@ impl<'a> Run<'a> {
             munge_socket: self.given.site.munge_socket.clone(),
             node: me.node.clone(),
             here: self.here.clone(),
+            heard: Heard::default(),
         };
         match releasing.wait(&mut self.clock) {
             Release::Terminated => Err(NotNow::Leave(Outcome::Ended(TERMINATED))),
@@ -217,12 +212,13 @@ impl<'a> Run<'a> {
             // The groups need their nodes before they are dealt out.
             groups::park::take_up(&self.path, &lender);
         }
-        let known = me.job.and_then(|id| self.slurm.job(id).ok().flatten());
+        let known = me.job.and_then(|id| self.known(id));
         if !self.former.resumes {
             me.note_submitted(&self.path, known.as_ref());
         }
         let starts_once = known.as_ref().is_some_and(|j| !j.requeue);
-        let (began_s, end_s) = (known.as_ref().and_then(|j| j.start_s), known.and_then(|j| j.end_s));
+        let (began_s, end_s) = (known.as_ref().and_then(|j| j.start_s), known.as_ref().and_then(|j| j.end_s));
+        let nodes = known.map(|j| j.nodes).unwrap_or_default();
         let mut planned = self.plan(end_s);
         if starts_once {
             planned.starts_once(settings, site);
@@ -230,11 +226,24 @@ impl<'a> Run<'a> {
         self.clean_up(began_s);
         // What the plan sets counts from here on as if the user had set it.
         match planned.settings.take() {
-            Some(settings) => {
-                Run { given: Given { settings: &settings, ..self.given }, ..self }.follow(planned, lender, end_s)
-            }
-            None => self.follow(planned, lender, end_s),
+            Some(settings) => Run { given: Given { settings: &settings, ..self.given }, ..self }
+                .follow(planned, lender, &nodes, end_s),
+            None => self.follow(planned, lender, &nodes, end_s),
         }
+    }
+
+    /// What Slurm says of the job now. A run that goes on by groups waits for it: lost nodes are in Slurm's word alone.
+    fn known(&self, id: u32) -> Option<slurm::Job> {
+        if self.former.groups.groups.is_empty() {
+            return self.slurm.job(id).ok().flatten();
+        }
+        let pause = |pause| {
+            thread::sleep(pause);
+            true
+        };
+        let waits =
+            |e: &slurm::Error| protocol::say!("joulepoint: the run goes on when slurmctld tells its nodes: {e}");
+        self.slurm.job_in_the_end(id, pause, waits)
     }
 
     fn plan(&self, end_s: Option<f64>) -> Planned {
@@ -243,11 +252,12 @@ impl<'a> Run<'a> {
         plan(&asked, &self.runs, &self.controller, end_s, &self.former)
     }
 
-    /// Follows a planned run to its end.
+    /// Follows a planned run to its end, on the nodes that the job has by Slurm's word.
     fn follow(
         mut self,
         mut planned: Planned,
         lender: Lender,
+        has: &[String],
         end_s: Option<f64>,
     ) -> Result<(Outcome, Option<i32>), NotNow> {
         let Given { settings, me, .. } = self.given;
@@ -255,7 +265,7 @@ impl<'a> Run<'a> {
         let mut cluster = Job::new(self.slurm.clone(), job, me.restart_count, self.controller.clone(), me.node.clone());
         // A run that began with groups goes on with them: its checkpoints are theirs.
         let by_groups = planned.plan.protocol == UNCOORDINATED || !self.former.groups.groups.is_empty();
-        let places = by_groups.then(|| groups::launch::places(settings, me, &self.slurm)).flatten();
+        let places = by_groups.then(|| groups::launch::places(settings, me, has)).flatten();
         // A requeue brings back what this allocation has lost, and no more.
         let had_enough = settings.groups > 1 && me.nodes.len() >= settings.groups as usize;
         if places.is_none() && !self.former.groups.groups.is_empty() && had_enough {
@@ -483,6 +493,7 @@ impl<'a> Run<'a> {
 /// Makes this process one that ends with the batch step's task, and takes the signals of people and Slurm.
 fn become_driver() -> io::Result<SigSet> {
     let signals = supervise::block_signals()?;
+    supervise::take_descriptors()?;
     if std::env::var_os("SLURM_PROCID").is_some() {
         // Without the batch step's task the job ends; a driver that lived on would take that for somebody's wish.
         nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
@@ -490,74 +501,6 @@ fn become_driver() -> io::Result<SigSet> {
     // The kernel would call it "exe", after the way it was started.
     nix::sys::prctl::set_name(c"joulepoint")?;
     Ok(signals)
-}
-
-/// The job's nodes that are not known to be dead.
-fn live(me: &Identity, controller: &Arc<Controller>) -> Live {
-    let (names, controller) = (me.nodes.clone(), controller.clone());
-    Arc::new(move || {
-        let known = controller.last();
-        let is_dead = |node: &&String| known.iter().any(|h| h.dead && h.node == **node);
-        names.iter().filter(|node| !is_dead(node)).cloned().collect()
-    })
-}
-
-/// Who says whether the program still writes to its files.
-fn writers(me: &Identity, site: &Site, nodes: &Nodes, live: Live) -> writers::Ask {
-    let Some(job) = me.job else { return writers::here() };
-    let nodes = writers::Nodes {
-        job,
-        nodes: Box::new(move || live()),
-        here: me.node.clone(),
-        services: nodes.services(),
-        runs: site.runs.clone(),
-    };
-    writers::of_job(nodes)
-}
-
-/// The record of the script's steps, if one is kept, and who finds out what they leave behind.
-fn remembered(
-    folder: &mut RunFolder,
-    resume: Resume,
-    argv: &[String],
-    me: &Identity,
-    nodes: &Nodes,
-    live: Live,
-) -> Option<Calls> {
-    let Some(job) = me.job else { return folder.resume_by(resume, argv, None) };
-    let (services, all, of) = (Mutex::new(nodes.services()), me.nodes.clone(), live.clone());
-    let is_same_life = Arc::new(AtomicBool::new(false));
-    let known = is_same_life.clone();
-    let present = move || {
-        let nodes = of();
-        let boots = Asker::boots(job, &nodes, &services.lock().unwrap_or_else(PoisonError::into_inner));
-        Present { is_unchanged: known.load(Ordering::SeqCst) && nodes == all, nodes, boots }
-    };
-    let calls = folder.resume_by(resume, argv, Some(Arc::new(present)))?;
-    let life = format!("{job}.{} {}", me.restart_count, me.nodes.join(","));
-    match calls.is_same_life(&life) {
-        Ok(is_same) => is_same_life.store(is_same, Ordering::SeqCst),
-        Err(e) => tracing::warn!(%e, "all steps of which nobody knows what they left are run again"),
-    }
-    let asker = Asker { job, calls: calls.clone(), nodes: Box::new(move || live()), services: nodes.services() };
-    asker.start();
-    Some(calls)
-}
-
-/// The node service of the node on which this wrapper runs: its socket, or where the controller said that it answers.
-fn spool(site: &Site, me: &Identity, controller: &Arc<Controller>) -> Spool {
-    let (controller, munge_socket, port) = (controller.clone(), site.munge_socket.clone(), port(&site.node.listen));
-    let here = me.nodes.first().cloned();
-    let socket = here.as_ref().and_then(|node| site.node.socket_of(node));
-    Box::new(move || {
-        if let Some(socket) = socket.as_ref().filter(|s| s.exists()) {
-            return Some(wire::Client::on_socket(socket, ANSWER_LIMIT).impatient("the service of this node"));
-        }
-        let here = here.as_ref()?;
-        let known = controller.health().nodes.into_iter().find(|h| h.node == *here && !h.url.is_empty());
-        let url = known.map_or_else(|| format!("http://{here}:{port}"), |h| h.url);
-        Some(wire::Client::of_node(&url, here, munge_socket.clone(), ANSWER_LIMIT).impatient(here))
-    })
 }
 
 /// How long before the end of the walltime the user wants the last request to be sent: `USR1@60`.
@@ -592,8 +535,4 @@ fn pass_signals_on(signals: SigSet, post: Post, tree: Tree) {
             }
         }
     });
-}
-
-fn port(listen: &str) -> u16 {
-    listen.rsplit(':').next().and_then(|p| p.parse().ok()).unwrap_or(6821)
 }

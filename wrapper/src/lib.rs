@@ -7,4 +7,5 @@ pub mod clean;
 mod drive;
 mod former;
 pub mod launch;
+mod nodes;
 mod planned;
