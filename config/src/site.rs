@@ -138,6 +138,23 @@ pub struct Controller {
 }
 
 impl Controller {
+    /// What is wrong with its store: the key, and what it must be.
+    pub(crate) fn wrong(&self) -> Option<String> {
+        let is_url = self.store.to_str().is_some_and(|store| store.starts_with("mysql://"));
+        (!is_url && !self.store.is_absolute()).then(|| {
+            let store = self.store.display().to_string();
+            // A password in it is nobody's to read.
+            let shown = match (store.split_once("://"), store.rsplit_once('@')) {
+                (Some((scheme, _)), Some((_, host))) => format!("{scheme}://...@{host}"),
+                _ => store,
+            };
+            format!(
+                "controller.store = '{shown}' must be the absolute path of a SQLite file, or mysql://USER@HOST/DATABASE for \
+                 a MariaDB"
+            )
+        })
+    }
+
     /// Its places.
     pub fn urls(&self) -> impl Iterator<Item = &str> {
         self.url.split(',').map(|url| url.trim().trim_end_matches('/'))
@@ -392,7 +409,8 @@ pub enum Compress {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Wrapper {
-    /// How often a step that crashed is tried again without a new checkpoint in between.
+    /// How often a script, step or group that crashed is tried again without a new checkpoint in between; a script only if it
+    /// has something to go on from.
     pub step_retries: u32,
     /// Safety before the walltime ends, s.
     pub end_margin_s: f64,

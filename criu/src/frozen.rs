@@ -4,10 +4,10 @@
 use crate::dumping::flush::{self, Failed, waiting};
 use crate::inputs::{self, Missed};
 use crate::relay::Relay;
-use crate::sandbox::Clocks;
-use crate::{backup, sandbox};
+use crate::sandbox::{self, Clocks};
+use crate::task::Task;
 use able::{peers, unshared};
-use archive::{Archive, unpack};
+use archive::{Archive, Commons, unpack};
 use gpu::Suspended;
 use increments::{Stop, Stoppable};
 use leftovers::{LeftOut, Place};
@@ -23,8 +23,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
+use turn::Turn;
 
 pub mod place;
+mod turn;
+
+pub use turn::for_all;
 
 const RECORD: &str = "sandbox.json";
 
@@ -39,6 +43,9 @@ const OF_OVERWRITTEN: u64 = 8;
 
 /// Archive of the files that it made in folders that all programs of the node share.
 const LOCAL: &str = "local.tar";
+
+/// Archive of the program's temporary folder.
+const TMP: &str = "tmp.tar";
 
 /// Archive of a temporary folder that other jobs of the user may use, too: only what is missing is put back.
 const SHARED: &str = "tmp-shared.tar";
@@ -58,7 +65,8 @@ pub struct Temporaries {
     pub is_shared: bool,
     /// When the job began to change files: its first life, as far as its checkpoints go back.
     pub began: Option<SystemTime>,
-    /// Files made there after this moment belong to the program; absent if other tasks of its job make files there too.
+    /// Files made there after this moment, or after `began`, belong to the program; absent if other tasks of its job make
+    /// files there too.
     pub since: Option<SystemTime>,
     /// Folders in which it may make files that are lost with its node.
     pub places: Vec<Place>,
@@ -70,6 +78,8 @@ pub struct Temporaries {
     pub keeps: bool,
     /// Files of its own that the restore put back there.
     pub local: Vec<PathBuf>,
+    /// Where it is noted what was put back there for all tasks of its step on this node.
+    pub for_all: Option<PathBuf>,
     /// Folders that stay out of the checkpoint.
     pub others: Vec<PathBuf>,
 }
@@ -137,6 +147,13 @@ pub struct Frozen {
     /// What it had on GPUs, if anything: that is in its images.
     #[serde(default)]
     pub gpus: Option<Suspended>,
+    /// Whether it had a temporary folder of its own; of a dump of an earlier version that is taken for granted.
+    #[serde(default = "is_granted")]
+    pub has_tmp: bool,
+}
+
+fn is_granted() -> bool {
+    true
 }
 
 /// The folders of dumps that name none.
@@ -192,7 +209,8 @@ pub fn save(
 ) -> Result<(), String> {
     let tree = tree(program);
     unshared::refuse(&tree).map_err(|e| e.to_string())?;
-    let mut open: BTreeSet<InHand> = tree.iter().flat_map(|pid| held::of(*pid)).collect();
+    let unseen = |e: io::Error| format!("open files: {e}");
+    let mut open: BTreeSet<InHand> = held::of(&tree).map_err(unseen)?;
     let shared_memory = Path::new(SHARED_MEMORY);
     let is_elsewhere = |file: &InHand| file.path.starts_with(shared_memory) && temporaries.has_elsewhere(&file.path);
     open.retain(|file| !is_elsewhere(file));
@@ -203,7 +221,7 @@ pub fn save(
     let written_over = open.iter().filter(|f| f.writing > Writing::Adds && !is_in_tmp(f)).map(|f| f.path.as_path());
     let stay: BTreeSet<&Path> = written_over.filter(|path| !whole.contains(path)).collect();
     let is_whole = |f: &InHand| whole.contains(&*f.path) || tmp.is_some_and(|t| f.path.starts_with(t));
-    let written = by_size::written(&open, &is_whole, &|f| stay.contains(&*f.path));
+    let written = by_size::written(&open, &is_whole, &|f| stay.contains(&*f.path)).map_err(unseen)?;
     let told = |what: &Path| {
         let what = what.display().to_string();
         move |e: io::Error| format!("{what}: {e}")
@@ -215,9 +233,11 @@ pub fn save(
         pack("shm.tar", &|tar| tar.append_below(shared_memory)).map_err(told(shared_memory))?;
     }
     if let Some(tmp) = tmp {
+        // What an earlier life has made may be there still, or have been put back.
+        let since = temporaries.since.map(|here| temporaries.began.unwrap_or(here));
         match temporaries.is_shared {
-            true => pack(SHARED, &|tar| tar.append_newer(tmp, temporaries.since)),
-            false => pack("tmp.tar", &|tar| tar.append_below(tmp)),
+            true => pack(SHARED, &|tar| tar.append_newer(tmp, since)),
+            false => pack(TMP, &|tar| tar.append_below(tmp)),
         }
         .map_err(told(tmp))?;
     }
@@ -226,17 +246,17 @@ pub fn save(
     pack(OPEN, &|tar| whole.iter().try_for_each(|path| tar.append(path))).map_err(told(Path::new("open files")))?;
     // What is in the temporary folder comes back with it. In groups other programs go on meanwhile, and nothing is kept whole.
     let most_bytes = read::MOST_KEPT_BYTES.min(overwritten_bytes / OF_OVERWRITTEN);
-    let mut read = read::read(&tree, &open, most_bytes, temporaries.began.unwrap_or_else(SystemTime::now));
+    let began = temporaries.began.unwrap_or_else(SystemTime::now);
+    let mut read = read::read(&tree, &open, most_bytes, began).map_err(unseen)?;
     read.retain(|file| !tmp.is_some_and(|t| file.path.starts_with(t)));
     if read.iter().any(|file| file.is_kept) {
         let file = stop.create(&into.join(READ)).map_err(told(Path::new(READ)))?;
         pack_read(file, &mut read).map_err(told(Path::new("files that are read")))?;
     }
-    let mut needed = read::folders(&tree, &open);
+    let mut needed = read::folders(&tree, &open).map_err(unseen)?;
     needed.retain(|folder| !tmp.is_some_and(|t| folder.path().starts_with(t)));
     let last_pid = sandbox::last_pid().map_err(|e| e.to_string())?;
     let clocks = Some(Clocks::now().map_err(|e| e.to_string())?);
-    let own_numbers = !nix::unistd::getuid().is_root();
     let folders = tree.iter().filter_map(|pid| fs::read_link(format!("/proc/{pid}/cwd")).ok());
     let shared = tmp.filter(|_| temporaries.is_shared).map(Path::to_path_buf);
     let folders: BTreeSet<PathBuf> = folders.filter(|path| !held::is_lost(path)).chain(shared).collect();
@@ -254,12 +274,13 @@ pub fn save(
         folders,
         mounts,
         clocks,
-        own_numbers,
+        own_numbers: !nix::unistd::getuid().is_root(),
         local,
         places: temporaries.places.clone(),
         left_out,
         memory_is_shared: temporaries.memory_is_shared,
         gpus,
+        has_tmp: tmp.is_some(),
     };
     let text = serde_json::to_vec_pretty(&frozen).map_err(|e| e.to_string())?;
     let record = into.join(RECORD);
@@ -279,7 +300,11 @@ fn pack_local(
 ) -> Result<(Vec<PathBuf>, Vec<LeftOut>), String> {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     let Some(since) = of.since.or(of.here_since).filter(|_| of.keeps) else { return Ok((Vec::new(), Vec::new())) };
-    let found = leftovers::made_since(&of.places, since, &of.local, not).map_err(|e| e.to_string())?;
+    // Who has put files back for all may have ended.
+    let noted = of.for_all.as_deref().map_or(Ok(BTreeSet::new()), |file| patiently(|| leftovers::noted(file)));
+    let mut before = noted.map_err(|e| format!("files of the node: {e}"))?;
+    before.extend(of.local.iter().cloned());
+    let found = leftovers::made_since(&of.places, since, &before, not).map_err(|e| e.to_string())?;
     let of_sockets = leftovers::folders_of(&of.places, &peers::bound(tree));
     let all = of_sockets.iter().filter(|path| !found.all.contains(path)).chain(&found.all);
     let all: Vec<&PathBuf> = all.filter(|path| !whole.contains(path.as_path())).collect();
@@ -329,50 +354,79 @@ fn look(frozen: &Frozen) -> Result<Missed<'_>, NotBack> {
     looked
 }
 
-/// Reads the record of a dump and puts back what it saved. What is cut off of files is kept in a folder.
+impl Frozen {
+    /// The folders in which another user of this node may have made what the program has there.
+    fn commons(&self) -> Commons {
+        Commons::default().and(self.places.iter().map(|place| place.path.clone()))
+    }
+
+    /// Files that are left as they are.
+    fn left(&self) -> BTreeSet<&Path> {
+        self.written.iter().filter(|file| file.is_left()).map(|file| file.path.as_path()).collect()
+    }
+
+    /// What is known before all is unpacked of what other users have made there where the program had its own, and whose it is,
+    /// which nobody within a sandbox can tell.
+    pub(crate) fn in_the_way(&self) -> Vec<String> {
+        let (commons, all) = (self.commons(), self.local.iter().chain(self.written.iter().map(|file| &file.path)));
+        let others = all.filter_map(|path| commons.look(path).err());
+        let told = others.filter(|e| e.kind() == io::ErrorKind::AlreadyExists).map(|e| e.to_string());
+        let told: BTreeSet<String> = told.take(MOST_NAMED).collect();
+        told.into_iter().collect()
+    }
+}
+
+/// Looks whether other users have anything in the way of what is put back; nothing is changed.
+fn look_for_others(from: &Path, frozen: &Frozen, commons: &Commons) -> Result<(), Failed> {
+    let left = frozen.left();
+    frozen.needed.iter().try_for_each(|folder| commons.look(folder.path())).map_err(Failed::at(from))?;
+    for name in [TMP, SHARED, OPEN] {
+        let path = from.join(name);
+        if is_there(&path).map_err(Failed::at(&path))? {
+            let stays = |target: &Path| left.contains(target) || name == SHARED && fs::symlink_metadata(target).is_ok();
+            archive::look(&path, commons, &stays).map_err(Failed::at(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the record of a task's dump and puts back what it saved. What is cut off of files is kept in a folder.
 ///
 /// # Errors
 /// Which file is not back, and why.
-pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, Failed> {
+pub fn put_back(from: &Path, cut_off: &Path, task: &Task) -> Result<Frozen, Failed> {
     let frozen = read(from)?;
+    let commons = frozen.commons();
+    waiting(|| look_for_others(from, &frozen, &commons))?;
     let missed = waiting(|| {
         // Other tasks of the step may need the same folders. Not every file system has locks.
         let _one_by_one = by_size::lock(cut_off).ok();
         look(&frozen)
     })?;
-    let left = frozen.written.iter().filter(|file| file.is_left()).map(|file| file.path.as_path()).collect();
+    let left = frozen.left();
     let mut kept = Vec::new();
-    let local = from.join(LOCAL);
-    if is_there(&local).map_err(Failed::at(&local))? {
-        let anew = leftovers::made_anew(&cut_off.with_file_name(PUT_BACK));
-        let not = waiting(|| {
-            let not = leftovers::put_back(&local, &frozen.places, anew);
-            match not.missed.iter().find(|(_, e)| is_full(e)) {
-                Some((path, e)) => Err(Failed::at(path)(io::Error::from(e.kind()))),
-                None => Ok(not),
-            }
-        })?;
-        // Not fatal: the program may not need them, and the checkpoint stays valid.
-        say(&not);
-        if frozen.host != host() {
-            frozen.left_out.iter().for_each(|left| protocol::say!("joulepoint: not in the checkpoint: {left}"));
-        }
-    }
-    for name in ["shm.tar", "tmp.tar", SHARED, OPEN] {
+    put_local_back(&from.join(LOCAL), &frozen, task)?;
+    for name in ["shm.tar", TMP, SHARED, OPEN] {
         let path = from.join(name);
         if is_there(&path).map_err(Failed::at(&path))? {
             if name == OPEN {
-                kept = waiting(|| backup::keep_changed(&path, cut_off, &left).map_err(Failed::at(&path)))?;
+                let of = waiting(|| archive::keep_changed(&path, cut_off, &left).map_err(Failed::at(&path)))?;
+                of.lost.iter().for_each(|lost| protocol::say!("joulepoint: {lost}"));
+                kept = of.paths;
             }
-            // What other jobs have there stays, too.
-            let stays = |target: &Path| left.contains(target) || name == SHARED && fs::symlink_metadata(target).is_ok();
-            waiting(|| unpack(&path, &stays).map_err(Failed::at(&path)))?;
+            // What other jobs have there stays, too, and what another step has written that is back already.
+            let turn =
+                (name == TMP).then(|| waiting(|| Turn::take(task, &path).map_err(Failed::at(&path)))).transpose()?;
+            let fills = name == SHARED || turn.as_ref().is_some_and(|turn| !turn.is_first);
+            let stays = |target: &Path| left.contains(target) || fills && fs::symlink_metadata(target).is_ok();
+            waiting(|| unpack(&path, &commons, &stays).map_err(Failed::at(&path)))?;
+            turn.map_or(Ok(()), Turn::done).map_err(Failed::at(&path))?;
         }
     }
     let archive = from.join(READ);
     waiting(|| {
         let _one_by_one = by_size::lock(cut_off).ok();
-        inputs::put_back(&archive, &missed).map_err(Failed::at(&archive))
+        inputs::put_back(&archive, &missed, &commons).map_err(Failed::at(&archive))
     })?;
     for file in &frozen.written {
         let back = waiting(|| file.go_back(cut_off))?;
@@ -408,6 +462,31 @@ pub fn put_back(from: &Path, cut_off: &Path) -> Result<Frozen, Failed> {
     Ok(frozen)
 }
 
+/// Puts back what the program had made where only its node has it.
+fn put_local_back(local: &Path, frozen: &Frozen, task: &Task) -> Result<(), Failed> {
+    if !is_there(local).map_err(Failed::at(local))? {
+        return Ok(());
+    }
+    let anew = leftovers::made_anew(&task.whole_run().join(PUT_BACK));
+    if let Some(file) = for_all(task) {
+        waiting(|| leftovers::note(&file, &frozen.local).map_err(Failed::at(&file)))?;
+    }
+    let not = waiting(|| {
+        let mut not = leftovers::put_back(local, &frozen.places, anew);
+        let is_of_node = |(_, e): &(PathBuf, io::Error)| is_full(e) || e.kind() == io::ErrorKind::AlreadyExists;
+        match not.missed.iter().position(is_of_node).map(|at| not.missed.swap_remove(at)) {
+            Some((path, e)) => Err(Failed::at(if is_full(&e) { &path } else { local })(e)),
+            None => Ok(not),
+        }
+    })?;
+    // Not fatal: the program may not need them, and the checkpoint stays valid.
+    say(&not);
+    if frozen.host != host() {
+        frozen.left_out.iter().for_each(|left| protocol::say!("joulepoint: not in the checkpoint: {left}"));
+    }
+    Ok(())
+}
+
 /// Whether a storage has no room; whoever may not write there at all does not wait for that.
 fn is_full(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -428,7 +507,8 @@ fn say(not: &leftovers::NotBack) {
     }
 }
 
-fn host() -> String {
+/// The name of this node.
+pub(crate) fn host() -> String {
     nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 

@@ -15,7 +15,7 @@ use crate::sandbox;
 use crate::supervisor::without_sandbox;
 use crate::task::{Ended, Task};
 use crate::world::{ABORT_LIMIT, World};
-use crate::{EXIT_KILLED, NOT_NOW, NOT_RESTORED, client};
+use crate::{EXIT_KILLED, client, marks};
 use ending::ENDING;
 use fencing::Placement;
 use leftovers::Place;
@@ -28,7 +28,7 @@ use openfiles::Mounts;
 use openfiles::by_size::is_of_job;
 use openfiles::patiently::patiently;
 use orders::Asker;
-use program::{NotBack, Of};
+use program::NotBack;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -45,9 +45,6 @@ const ROUND_MS: u16 = 200;
 
 /// Reason for ending a program whose placement is over.
 const SUPERSEDED: &str = "another has taken the place of this program, or its run has ended; it ends";
-
-/// Marker file in a task's dump: it could not be restored once.
-const TRIED: &str = "tried";
 
 struct Init<'a> {
     task: &'a Task,
@@ -104,11 +101,9 @@ pub fn run(task: &Task, line: Option<Line>, tmp: Option<&Path>, signals: &SigSet
     }
     let begun = match &task.restore {
         Some(folder) => init.restore(folder).map_err(|NotBack { reason, of }| {
-            // Without a mark it is tried as often as a crash.
-            match of {
-                Of::Checkpoint if blame(task, folder, &reason) => init.tell(&Said::NotRestored),
-                Of::Storage => drop(fs::write(line_of(task, folder).join(NOT_NOW), &reason)),
-                _ => {}
+            if !init.is_unwanted {
+                marks::leave(task, folder, of, &reason);
+                init.tell(&Said::NotRestored);
             }
             let told = match init.is_unwanted {
                 true => reason,
@@ -172,18 +167,6 @@ pub fn leave(mut teller: &File, ended: Ended) -> ! {
     std::process::exit(ended.exit_code())
 }
 
-/// Marks the checkpoint as bad when a task could not be restored twice; it is then set aside for the whole step. The
-/// first failure may only be a killed part of CRIU. Whether there is a new mark of it.
-fn blame(task: &Task, folder: &Path, reason: &str) -> bool {
-    let is_first = task.member.is_some() && File::create_new(folder.join(TRIED)).is_ok();
-    is_first || fs::write(line_of(task, folder).join(NOT_RESTORED), reason).is_ok()
-}
-
-/// The folder of the checkpoint in which a task has one of its own, if it is of a step.
-fn line_of<'a>(task: &Task, folder: &'a Path) -> &'a Path {
-    folder.parent().filter(|_| task.member.is_some()).unwrap_or(folder)
-}
-
 impl Init<'_> {
     /// All but the line, if it has one.
     fn open<'a>(task: &'a Task, has_line: bool, tmp: Option<&Path>, signals: &SigSet) -> Result<Init<'a>, String> {
@@ -219,7 +202,11 @@ impl Init<'_> {
             temporaries: Temporaries {
                 is_shared: tmp.is_none()
                     && std::env::var_os("TMPDIR").is_some_and(|named| !is_of_job(Path::new(&named))),
-                own: tmp.map(PathBuf::from).or_else(|| std::env::var_os("TMPDIR").map(PathBuf::from)),
+                own: tmp.map(PathBuf::from).or_else(|| {
+                    let named = PathBuf::from(std::env::var_os("TMPDIR")?);
+                    // A link to it is no part of it.
+                    Some(fs::canonicalize(&named).unwrap_or(named))
+                }),
                 began: Some(SystemTime::now()),
                 since: task.member.is_none().then(SystemTime::now),
                 places: places(task, memory_is_shared),
@@ -227,6 +214,7 @@ impl Init<'_> {
                 here_since: Some(SystemTime::now() - EARLIER),
                 keeps: true,
                 local: Vec::new(),
+                for_all: frozen::for_all(task),
                 others: [Some(task.run.clone()), std::env::current_dir().ok()].into_iter().flatten().collect(),
             },
             program: 0,

@@ -1,6 +1,6 @@
 //! Puts files back that a program only reads: what was removed since the checkpoint, and what the job has made and changed since.
 
-use archive::make_file;
+use archive::{Commons, make_file};
 use openfiles::by_size::NotBack;
 use openfiles::read::{Found, Read};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub fn look(files: &[Read]) -> Result<Missed<'_>, NotBack> {
 ///
 /// # Errors
 /// What the file system says.
-pub fn put_back(archive: &Path, missed: &Missed<'_>) -> io::Result<()> {
+pub fn put_back(archive: &Path, missed: &Missed<'_>, commons: &Commons) -> io::Result<()> {
     if missed.is_empty() {
         return Ok(());
     }
@@ -47,7 +47,7 @@ pub fn put_back(archive: &Path, missed: &Missed<'_>) -> io::Result<()> {
             continue;
         }
         let aside = file.set_aside()?;
-        make_file(&target, &content, entry.header(), file.modified())?;
+        make_file(&target, &content, entry.header(), file.modified(), commons)?;
         let since = aside.as_ref().map(|name| format!("; what it was since is {name}")).unwrap_or_default();
         protocol::say!(
             "joulepoint: {}, which the program reads, was {} after the checkpoint, and is as it was then{since}",

@@ -6,14 +6,13 @@
 //!
 //! A checkpoint has more than CRIU's images: [`frozen`] saves the [`files`] that the program writes while it stands still,
 //! in memory ([`staging`]) if there is enough, and puts the [`inputs`] back that it reads; [`flush`] brings all of it to disk afterwards. A restore that writes over
-//! files of others makes a [`backup`] of them first. [`damage`] tells whether a killed CRIU has hurt the program. [`probe`]
+//! files of others copies them first; one that fails leaves [`marks`]. [`damage`] tells whether a killed CRIU has hurt the program. [`probe`]
 //! tells whether all this works on a machine. What a program has on GPUs, and the relay of MPI ranks, it lets go for a dump
 //! ([`release`](dumping::release)). The ranks of an MPI program over several nodes have a relay beside each sandbox
 //! ([`world`]).
 //!
 //! This room knows no run, no policy and no Slurm.
 
-pub mod backup;
 pub mod client;
 pub mod dumping;
 pub mod fallback;
@@ -21,6 +20,7 @@ pub mod frozen;
 pub mod init;
 mod inputs;
 pub mod line;
+mod marks;
 mod network;
 pub mod probe;
 pub mod relay;
@@ -37,7 +37,7 @@ pub use protocol::EXIT_KILLED;
 
 pub use protocol::NOT_RESTORED;
 
-/// File in the folder of a checkpoint that could not be restored for now: its storage failed, or is not here.
+/// File in the folder of a checkpoint that could not be restored here and now: its files are as they were.
 pub const NOT_NOW: &str = "not-now";
 
 /// A time limit as a `Duration`, cut to what one can hold: 0 to a million seconds.

@@ -175,7 +175,7 @@ pub enum Said {
     /// Of a step: its `srun` says that all has gone well, as it does of a task that died with its node, too. The driver says the
     /// same as soon as all tasks have told it how they ended.
     EndedWell,
-    /// The program could not be restored, and its checkpoint has a mark for that.
+    /// The program could not be restored; it has not crashed.
     NotRestored,
 }
 

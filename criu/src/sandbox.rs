@@ -14,18 +14,28 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The first process id of a program lies in this range: above those of CRIU's own helpers, and below `pid_max` of
-/// every node (32768 at least).
-const FIRST_PIDS: std::ops::Range<i32> = 10_000..20_000;
+/// The first process id of a program is above those of CRIU's own helpers.
+const LEAST_PID: i32 = 10_000;
+
+/// The highest process id of a node, where it does not say it.
+const LEAST_PID_MAX: i32 = 32_768;
 
 /// The first process id of a program. It differs between programs, as outside: scripts name files by it
 /// (`/tmp/work.$$`), also in folders that several jobs share.
 pub fn first_pid(run: &Path, rank: u32) -> i32 {
+    let told = fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse().ok());
+    first_pid_below(told.unwrap_or(LEAST_PID_MAX), run, rank)
+}
+
+/// The same where `pid_max` is the highest; a quarter of the numbers stays for what the program starts.
+fn first_pid_below(pid_max: i32, run: &Path, rank: u32) -> i32 {
     let name = [run.as_os_str().as_encoded_bytes(), &rank.to_le_bytes()].concat();
-    let places = FIRST_PIDS.len() as u64;
-    FIRST_PIDS.start + i32::try_from(xxh3_64(&name) % places).unwrap_or(0)
+    let places = (i64::from(pid_max) / 4 * 3 - i64::from(LEAST_PID)).max(1);
+    LEAST_PID + i32::try_from(xxh3_64(&name) % places.unsigned_abs()).unwrap_or(0)
 }
 
 /// File with the process id that the namespace gave out last; writable.
@@ -46,6 +56,17 @@ pub enum Numbers {
     Root,
 }
 
+/// Longest wait for a thread to be gone that has done its work.
+const GONE_LIMIT: Duration = Duration::from_secs(1);
+
+/// Waits until this process has one thread: nobody else gets a user namespace, and a thread is gone a moment after it was joined.
+fn be_alone() {
+    let until = Instant::now() + GONE_LIMIT;
+    while fs::read_dir("/proc/self/task").is_ok_and(|all| all.count() > 1) && Instant::now() < until {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Moves this process to new user and mount namespaces; its next child is the first process of a new pid namespace.
 ///
 /// This process has all capabilities in the new user namespace, and passes them on to what it executes, except to
@@ -56,6 +77,7 @@ pub enum Numbers {
 pub fn leave(own_network: bool, numbers: Numbers) -> Result<(), String> {
     let (uid, gid) = (Uid::current(), Gid::current());
     let network = if own_network { CloneFlags::CLONE_NEWNET } else { CloneFlags::empty() };
+    be_alone();
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | network)
         .map_err(|e| forbidden(e, Path::new(SETTINGS)))?;
     write("/proc/self/setgroups", "deny")?;
@@ -265,11 +287,14 @@ mod tests {
     #[test]
     fn programs_of_two_runs_or_ranks_begin_with_process_ids_of_their_own() {
         let runs: Vec<String> = (0..100).map(|n| format!("/runs/{n}")).collect();
-        let of = |rank| runs.iter().map(move |run| first_pid(Path::new(run), rank)).collect::<Vec<_>>();
-        let all: std::collections::BTreeSet<i32> = [of(0), of(1)].concat().into_iter().collect();
-        assert!(all.len() > 190, "{}", all.len());
-        assert!(all.iter().all(|pid| FIRST_PIDS.contains(pid)));
-        assert_eq!(of(0), of(0));
+        for (pid_max, alike) in [(LEAST_PID_MAX, 10), (4_194_304, 0)] {
+            let first = |run: &String, rank| first_pid_below(pid_max, Path::new(run), rank);
+            let of = |rank| runs.iter().map(|run| first(run, rank)).collect::<Vec<_>>();
+            let all: std::collections::BTreeSet<i32> = [of(0), of(1)].concat().into_iter().collect();
+            assert!(all.len() >= 200 - alike, "{}", all.len());
+            assert!(all.iter().all(|pid| (LEAST_PID..pid_max / 4 * 3).contains(pid)));
+            assert_eq!(of(0), of(0));
+        }
     }
 
     #[test]

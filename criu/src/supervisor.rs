@@ -1,6 +1,8 @@
 //! The process between the wrapper and the sandbox: makes the namespaces, passes signals in and the exit code out.
 
+use crate::frozen::Frozen;
 use crate::line::{self, Hello, LIMIT, Line, Member, Said};
+use crate::marks::{self, Of};
 use crate::sandbox::Numbers;
 use crate::task::{Ended, Task};
 use crate::temporary::Temporary;
@@ -91,14 +93,22 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
     let named = std::env::var_os("TMPDIR").map(PathBuf::from);
     let is_common = |named: &PathBuf| named.as_os_str().is_empty() || COMMON.iter().any(|c| named == Path::new(c));
     let has_own = task.member.is_none() && !task.own_network && named.as_ref().is_none_or(is_common);
-    let temporary = match has_own {
-        true => Temporary::make(&task.run).inspect_err(|reason| protocol::say!("joulepoint: {reason}")).ok(),
-        false => None,
+    // One that cannot be read fails the restore.
+    let from = task.restore.as_ref().and_then(|folder| frozen::read(folder).ok());
+    // What is said here would be looked up by another thread, and nobody but a single one gets a sandbox.
+    let mut unsaid = from.as_ref().map(Frozen::in_the_way).unwrap_or_default();
+    let temporary = match has_own.then(|| Temporary::make(&task.run)).transpose() {
+        // Without it later checkpoints would not have what is put back there.
+        Err(reason) if task.restore.is_some() && from.as_ref().is_none_or(|from| from.has_tmp) => {
+            return without_sandbox(task, line, &reason);
+        }
+        made => made.map_err(|reason| unsaid.push(reason)).unwrap_or_default(),
     };
     // Outside of the sandbox, whose images hold no connection to other nodes.
     let beside = task.world.as_ref().map(|world| world.start(task.restore.as_deref())).transpose();
     let (beside, _sockets) = match beside {
         Ok(beside) => beside.map(|(child, folder)| (Pid::from_raw(child.id() as i32), folder)).unzip(),
+        Err(reason) if task.restore.is_some() => return without_sandbox(task, line, &reason.to_string()),
         Err(reason) => {
             protocol::say!("joulepoint: {reason}");
             return KILLED;
@@ -116,8 +126,6 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
     // Otherwise the kernel would name it "exe", after `/proc/self/exe` by which it was started.
     let _ = nix::sys::prctl::set_name(c"joulepoint");
     let signals = SigSet::all();
-    // One that cannot be read fails the restore.
-    let from = task.restore.as_ref().and_then(|folder| frozen::read(folder).ok());
     let numbers = if from.as_ref().is_none_or(|from| from.own_numbers) { Numbers::Own } else { Numbers::Root };
     let blocked = signals.thread_block().map_err(|e| e.to_string());
     let prepared = blocked.and_then(|()| {
@@ -137,6 +145,7 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
     });
     match forked {
         Ok((ForkResult::Child, _, teller)) => {
+            unsaid.iter().for_each(|reason| protocol::say!("joulepoint: {reason}"));
             let tmp = temporary.as_ref().map(Temporary::path);
             let teller = Arc::new(File::from(teller));
             init::leave(&teller, init::run(task, line, tmp, &signals, &teller))
@@ -154,11 +163,17 @@ fn sandboxed(task: &Task, line: Option<Line>) -> Ended {
     }
 }
 
-/// The end of a task that has no sandbox. One of a step whose program has not begun is left to who has started the step.
+/// The end of a task that has no sandbox. One that was to go on from a checkpoint may do so elsewhere; one of a step whose
+/// program has not begun is left to who has started the step.
 pub(crate) fn without_sandbox(task: &Task, line: Option<Line>, reason: &str) -> Ended {
     protocol::say!("joulepoint: {reason}");
+    if let Some(folder) = &task.restore {
+        marks::leave(task, folder, Of::Node, reason);
+        line.into_iter().for_each(|line| line.leave(&Said::NotRestored, Some(LIMIT)));
+        return KILLED;
+    }
     let is_noted = || {
-        let new = task.fallback.as_deref().filter(|_| task.restore.is_none()).zip(task.member.as_ref());
+        let new = task.fallback.as_deref().zip(task.member.as_ref());
         new.is_some_and(|(file, of)| {
             fallback::note_here(file, &format!("no sandbox holds it on {}: {reason}", of.node))
         })
@@ -252,6 +267,7 @@ pub fn passed_in(info: &siginfo) -> Option<(i32, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NOT_NOW;
     use crate::line::{ADDRESS, FOLDER};
 
     #[test]
@@ -287,13 +303,14 @@ mod tests {
         let file = fallback::file(run, "a.1");
         fs::create_dir(run.join(fallback::FOLDER)).unwrap();
         let task = Task { member: Some(member.clone()), fallback: Some(file.clone()), ..Task::default() };
-        let from = Task { restore: Some("/checkpoints/1/a.1.0".into()), ..task.clone() };
-        for task in [from, task] {
+        let from = Task { restore: Some(run.join("a.1.0")), ..task.clone() };
+        for (task, ended) in [(from, KILLED), (task, Ended::Code(EXIT_NO_SANDBOX))] {
             let line = line::call(run, &Hello::Task(member.clone())).unwrap();
-            assert_eq!(without_sandbox(&task, Some(line), "no namespaces"), Ended::Code(EXIT_NO_SANDBOX));
+            assert_eq!(without_sandbox(&task, Some(line), "no namespaces"), ended);
         }
+        assert_eq!(fs::read_to_string(run.join(NOT_NOW)).unwrap(), "no namespaces");
         let noted = fs::read_to_string(file.with_added_extension(fallback::HERE)).unwrap();
         assert_eq!(noted, "no sandbox holds it on n1: no namespaces\n");
-        assert_eq!(driver.join().unwrap(), [vec![], vec![Said::Unheld]]);
+        assert_eq!(driver.join().unwrap(), [vec![Said::NotRestored], vec![Said::Unheld]]);
     }
 }

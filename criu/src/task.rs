@@ -45,6 +45,12 @@ impl Task {
         }
     }
 
+    /// The run's folder; a task of a step has one of its own two folders below.
+    pub(crate) fn whole_run(&self) -> &Path {
+        let above = self.member.as_ref().and_then(|_| self.run.parent()?.parent());
+        above.unwrap_or(&self.run)
+    }
+
     /// Whether it is a task of a step as Slurm starts it, without ranks of MPI, which have what they share in their sandbox.
     pub(crate) fn is_plain(&self) -> bool {
         let has_no_ranks = self.member.as_ref().is_some_and(|member| member.ranks.is_none());

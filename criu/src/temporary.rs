@@ -1,13 +1,17 @@
 //! Folders of a run in its node's `/tmp`: one for a script whose user names none, which is part of the program's
 //! checkpoints; and one for the sockets of relays. The last who holds a folder removes it.
 
+use archive::in_the_way;
 use openfiles::held::COMMON;
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
+
+/// What helps where a script can have no folder.
+const CURE: &str = "set TMPDIR to a folder of your own";
 
 /// A folder of this user's alone, which stays as long as somebody holds it. By the lock the service of the node knows
 /// those that were left by who was killed.
@@ -19,10 +23,10 @@ pub struct Held {
 }
 
 impl Held {
-    /// Holds a folder, which is made if it is not there.
+    /// Holds a folder, which is made if it is not there, and which nobody else can enter.
     ///
     /// # Errors
-    /// What the file system says; or the folder is another user's, or no folder.
+    /// What the file system says; or what is there is another user's, or no folder.
     pub fn hold(path: &Path) -> io::Result<Held> {
         loop {
             match DirBuilder::new().mode(0o700).create(path) {
@@ -32,12 +36,17 @@ impl Held {
             let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
             let lock = match fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                opened => opened?,
+                Err(e) => {
+                    let there = fs::symlink_metadata(path).ok().filter(|there| !there.is_dir() || !is_ours(there));
+                    return Err(there.map_or(e, |there| in_the_way(path, &there)));
+                }
+                Ok(opened) => opened,
             };
             let own = lock.metadata()?;
-            if own.uid() != nix::unistd::getuid().as_raw() {
-                return Err(io::Error::other("it is another user's"));
+            if !is_ours(&own) {
+                return Err(in_the_way(path, &own));
             }
+            lock.set_permissions(Permissions::from_mode(0o700))?;
             flock(&lock, FlockOperation::LockShared)?;
             // Whoever held it last may have removed it before the lock was had.
             if fs::symlink_metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == (own.dev(), own.ino())) {
@@ -45,6 +54,10 @@ impl Held {
             }
         }
     }
+}
+
+fn is_ours(found: &Metadata) -> bool {
+    found.uid() == nix::unistd::getuid().as_raw()
 }
 
 impl Drop for Held {
@@ -67,9 +80,14 @@ impl Temporary {
     pub fn make(run: &Path) -> Result<Temporary, String> {
         let name = format!("joulepoint-{:016x}", xxh3_64(run.as_os_str().as_encoded_bytes()));
         let folder = Path::new(COMMON[0]).join(name);
-        // Leftovers of an earlier, killed life. Another user's folder cannot be removed, and making ours fails then.
-        let _ = fs::remove_dir_all(&folder);
-        let told = |e: io::Error| format!("{}: {e}; set TMPDIR to a folder of your own", folder.display());
+        // Leftovers of an earlier, killed life.
+        if fs::symlink_metadata(&folder).is_ok_and(|there| is_ours(&there)) {
+            let _ = fs::remove_dir_all(&folder);
+        }
+        let told = |e: io::Error| match e.kind() {
+            io::ErrorKind::AlreadyExists => format!("{e}; {CURE}"),
+            _ => format!("{}: {e}; {CURE}", folder.display()),
+        };
         Held::hold(&folder).map(Temporary).map_err(told)
     }
 

@@ -1,5 +1,6 @@
 //! The command lines of CRIU, and why one of them failed.
 
+use crate::marks::Of;
 use crate::sandbox::{all_descriptors, keep_number, unblock_signals};
 use crate::task::Task;
 use able::limits;
@@ -140,9 +141,33 @@ pub fn reason(folder: &Path, log: &str) -> String {
     explain(&errors(&read(folder, log)))
 }
 
-/// Whether a restore failed because another program of this node holds a port or a name of a socket.
-pub fn is_taken(folder: &Path) -> bool {
-    limits::of_log(&errors(&read(folder, "restore.log"))) == Some(limits::TAKEN)
+/// What CRIU says where the node is to blame for a restore that failed, and what helps.
+const OF_NODE: [(&[&str], &str); 3] = [
+    (
+        &["): cpu: ", "FPU feature", "instruction capabilities"],
+        "the CPU of this node is of another kind than the one on which the program began; it goes on where it is of the same \
+         (scontrol update JobId=JOB Features=...)",
+    ),
+    (&["Cannot allocate memory"], "this node, or the memory limit of the job, has too little room for it now"),
+    (
+        &["No space left", "Disk quota exceeded", "Input/output error", "Stale file handle"],
+        "a storage that it needs is full, or fails, on this node",
+    ),
+];
+
+/// Why CRIU could not restore what is in a folder, with a cure where one is known, and what is to blame.
+pub(crate) fn not_restored(folder: &Path) -> (String, Of) {
+    blamed(&errors(&read(folder, "restore.log")))
+}
+
+fn blamed(said: &[&str]) -> (String, Of) {
+    let shows = |signs: &[&str]| signs.iter().any(|sign| said.iter().any(|line| line.contains(sign)));
+    let of_node = OF_NODE.iter().find(|(signs, _)| shows(signs));
+    match of_node {
+        _ if limits::of_log(said) == Some(limits::TAKEN) => (explain(said), Of::Taken),
+        Some((_, cure)) => (format!("{}: {cure}", plain(said)), Of::Node),
+        None => (explain(said), Of::Unclear),
+    }
 }
 
 fn read(folder: &Path, log: &str) -> String {
@@ -157,12 +182,16 @@ fn errors(log: &str) -> Vec<&str> {
 }
 
 fn explain(said: &[&str]) -> String {
-    let Some(first) = said.first() else { return "criu left no reason in its log".to_string() };
-    let plain = |line: &str| line.split_once("): ").map_or(line, |(_, rest)| rest).trim().to_string();
     match limits::of_log(said) {
-        Some(limit) => format!("criu: {}: {}", plain(first), limit.cure),
-        None => format!("criu: {}", plain(first)),
+        Some(limit) => format!("{}: {}", plain(said), limit.cure),
+        None => plain(said),
     }
+}
+
+/// The first error in CRIU's own words.
+fn plain(said: &[&str]) -> String {
+    let Some(first) = said.first() else { return "criu left no reason in its log".to_string() };
+    format!("criu: {}", first.split_once("): ").map_or(*first, |(_, rest)| rest).trim())
 }
 
 /// Time for which a dump made the program stand still, s, as CRIU's own `stats-dump` tells it; 0 if it does not.
@@ -234,6 +263,21 @@ mod tests {
         let text = explain(&errors(log));
         assert!(text.starts_with("criu: Can't lookup mount=24 for fd=10 path=/dev/null: a file was opened"), "{text}");
         assert_eq!(explain(&errors("(00.1) Warn (x): y")), "criu left no reason in its log");
+    }
+
+    #[test]
+    fn what_the_node_lacks_is_told_from_what_may_be_wrong_with_an_image() {
+        for (line, of, told) in [
+            ("(00.1) Error (criu/cpu.c:1): cpu: capabilities do not match run time", Of::Node, "Features"),
+            ("(00.1) Error (criu/pie/restorer.c:1): Can't map: Cannot allocate memory", Of::Node, "memory limit"),
+            ("(00.1) Error (criu/files-reg.c:1): Can't open ghost: No space left on device", Of::Node, "storage"),
+            ("(00.1) Error (criu/sk-inet.c:1): inet: Can't bind: Address already in use", Of::Taken, "port"),
+            ("(00.1) Error (criu/cr-restore.c:1): Restoring FAILED.", Of::Unclear, "criu: Restoring FAILED."),
+        ] {
+            let (reason, found) = blamed(&errors(line));
+            assert!(found == of && reason.contains(told), "{found:?} {reason}");
+        }
+        assert_eq!(blamed(&[]), ("criu left no reason in its log".to_string(), Of::Unclear));
     }
 
     #[test]

@@ -428,7 +428,8 @@ fn tells_a_restore_that_stands_still(criu: &Path) {
     let code = sandbox.command("dump").env(LIMIT_S, "40").stderr(Stdio::null()).status().unwrap().code();
     assert_eq!(code, Some(criu::EXIT_KILLED));
     assert!(begun.elapsed() < Duration::from_secs(35), "it does not stand still for all of its time");
-    let told = fs::read_to_string(sandbox.path("dump").join(criu::NOT_RESTORED)).unwrap();
+    let told = fs::read_to_string(sandbox.path("dump").join(criu::NOT_NOW)).unwrap();
+    assert!(!sandbox.path("dump").join(criu::NOT_RESTORED).exists(), "its files are whole");
     assert!(
         told.starts_with("criu has made no progress for 1")
             && told.contains(" s: all of it waits (")

@@ -2,6 +2,7 @@
 
 use criu::temporary::{Held, Temporary};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn each_run_has_a_folder_of_its_own_that_is_empty_and_gone_in_the_end() {
@@ -20,8 +21,19 @@ fn each_run_has_a_folder_of_its_own_that_is_empty_and_gone_in_the_end() {
     assert!(!path.exists());
     fs::write(&path, "").unwrap();
     assert!(Temporary::make(&run).unwrap_err().contains("set TMPDIR"));
-    fs::remove_file(path).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    if std::os::unix::fs::chown(&path, Some(65533), None).is_ok() {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        fs::write(path.join("theirs"), "").unwrap();
+        let said = Temporary::make(&run).unwrap_err();
+        let expected = format!("{} is in the way: it belongs to user", path.display());
+        assert!(said.starts_with(&expected), "{said}");
+        assert!(path.join("theirs").exists(), "another user's folder is left alone");
+    }
+    fs::remove_dir_all(path).unwrap();
 }
+
 #[test]
 fn a_folder_that_several_hold_goes_with_the_last_and_is_there_for_whoever_comes_meanwhile() {
     let dir = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ mod line;
 use crate::adapt::Adaptation;
 use crate::ledger::{Cut, Ledger, Used};
 use crate::orders::Desk;
-use crate::ports::{Happening, Ports, Unprepared, read_for};
+use crate::ports::{Happening, Ports, read_for};
 use crate::setup::{
     COMPLETED, EXIT_NOT_RESTORED, FAILED, LONGEST_CUT_S, Limit, Outcome, REPEATED_WORK, Setup, not_by, of_killed,
     rolled_back,
@@ -257,8 +257,8 @@ impl Driver<'_> {
             Ok(environment) => environment,
             // It is damaged, and was set aside by that look: the one before is tried.
             Err(_) if self.has_lost_its_line() => return End::Again,
-            Err(Unprepared::Storage(reason)) if from.is_some() || self.setup.resumes => {
-                return End::Held(format!("the run could not be brought back: {reason}"));
+            Err(e) if from.is_some() || self.setup.resumes => {
+                return End::Held(format!("the run could not be brought back: {e}"));
             }
             Err(e) => {
                 self.failed_checkpoint(format!("could not be brought back: {e}"), &[]);

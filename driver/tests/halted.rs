@@ -41,6 +41,8 @@ struct World {
     resumes: bool,
     /// The storage fails whenever the script is to be started.
     storage_fails: bool,
+    /// There is no checkpoint.
+    is_bare: bool,
     /// The newest of two checkpoints is damaged, which is seen when it is brought back.
     damaged: bool,
 }
@@ -173,6 +175,9 @@ impl Store for World {
         };
         Ok((number.map(|number| Manifest { number, ..Manifest::default() }), Vec::new()))
     }
+    fn has_any(&mut self) -> Option<bool> {
+        Some(!self.is_bare)
+    }
     fn flush(&mut self, _: f64) {}
 }
 
@@ -265,11 +270,14 @@ fn a_script_goes_on_after_a_step_that_was_lost_too_often() {
 }
 
 #[test]
-fn a_step_that_could_not_be_restored_for_the_first_time_has_not_crashed() {
-    for (unrestored, starts) in [(1, 2), (2, 3)] {
-        let world = World { runs: true, step_retries: 1, unrestored, ..World::default() };
-        let done = play(&world, &[Happening::Exited { code: 137 }]).1;
-        assert_eq!(done.iter().filter(|did| *did == "start").count(), starts, "{done:?}");
+fn what_could_not_be_restored_has_not_crashed_and_is_held_after_the_second_time() {
+    // A step, and a script.
+    for runs in [true, false] {
+        for (unrestored, outcome) in [(1, Outcome::Ended(0)), (2, Outcome::Requeued)] {
+            let world = World { runs, step_retries: 1, unrestored, ..World::default() };
+            let (ended, done) = play(&world, &[Happening::Exited { code: 137 }]);
+            assert_eq!((ended, done.iter().filter(|did| *did == "start").count()), (outcome, 2), "{done:?}");
+        }
     }
 }
 
@@ -312,6 +320,9 @@ fn an_exit_code_above_those_of_signals_is_the_scripts_own() {
     assert_eq!(play(&world, &[Happening::Exited { code: 255 }]), (Outcome::Ended(255), vec!["start".to_string()]));
     let world = World { step_retries: 1, ..World::default() };
     assert_eq!(play(&world, &[Happening::Exited { code: 139 }]).0, Outcome::Ended(0), "tried again");
+    let world = World { step_retries: 1, is_bare: true, ..World::default() };
+    let crash = play(&world, &[Happening::Exited { code: 139 }]);
+    assert_eq!(crash, (Outcome::Ended(139), vec!["start".to_string()]), "there is nothing to go on from");
 }
 
 #[test]

@@ -25,7 +25,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ pub struct Criu {
     /// Starts of the program from a checkpoint.
     starts: Tries,
     restores: Restores,
+    /// Whether the program is back from the checkpoint from which it was started last, if from one.
+    back: Option<Arc<AtomicBool>>,
     looks: Looks,
 }
 
@@ -199,7 +202,7 @@ impl Criu {
         looks: Looks,
     ) -> Criu {
         let (tries, starts, restores) = (Tries::default(), Tries::default(), Restores::default());
-        Criu { post, checkpoints, run, folder, limit_s, site, tries, starts, restores, looks }
+        Criu { post, checkpoints, run, folder, limit_s, site, tries, starts, restores, back: None, looks }
     }
 }
 
@@ -231,7 +234,7 @@ pub fn is_trusted(run: &Path) -> Result<(), Unprepared> {
     is_own(run).map_err(Unprepared::Unusable)
 }
 
-/// Restores that fail by no fault of their checkpoint: the sandboxes leave a mark in its folder that says why.
+/// Restores that fail by no known fault of their checkpoint: the sandboxes leave a mark in its folder that says why.
 #[derive(Debug, Default)]
 pub struct Restores {
     /// The checkpoint from which the program goes on.
@@ -244,7 +247,7 @@ impl Restores {
     /// The program is to go on from this checkpoint.
     ///
     /// # Errors
-    /// It was to, and what its storage lacks must be mended first.
+    /// It was to, and what its node or its storage lacks must be mended first.
     pub fn begin(&mut self, from: Option<PathBuf>) -> Result<(), Unprepared> {
         if let Some(why) = self.not_now.take().filter(|_| from.is_some()) {
             return Err(Unprepared::Storage(why));
@@ -280,13 +283,16 @@ impl Engine for Criu {
         let mut environment = interval_variables(interval_s);
         let from = from.map(|manifest| self.checkpoints.path(manifest.number));
         self.restores.begin(from.clone())?;
+        self.back = from.as_ref().map(|_| Arc::default());
         if let Some(folder) = from {
             is_trusted(&self.run)?;
             within_limit(&folder)?;
             environment.push((RESTORE.to_string(), folder.to_string_lossy().into_owned()));
             let (one, post, run) = (self.starts.begin(), self.post.clone(), self.run.clone());
+            let back = self.back.clone();
             threads::start(move || {
                 if client::is_back(&run, || one.is_current()) {
+                    back.iter().for_each(|back| back.store(true, Ordering::SeqCst));
                     post.tell_of(&one, Happening::Back);
                 }
             });
@@ -301,6 +307,10 @@ impl Engine for Criu {
 
     fn has_killed(&mut self) -> Option<String> {
         self.restores.failed()
+    }
+
+    fn is_unrestored(&self) -> bool {
+        self.back.as_ref().is_some_and(|back| !back.load(Ordering::SeqCst))
     }
 
     fn repeated(&self, from: &Manifest) -> Repeated {

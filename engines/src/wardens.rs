@@ -32,6 +32,9 @@ use unproven::Unproven;
 /// killed before it could.
 const MEETING_LIMIT: Duration = Duration::from_secs(30);
 
+/// Pause after a caller that could not be let in, as without descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// How a task was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
@@ -98,7 +101,11 @@ impl Wardens {
         let wardens = Wardens(shared.clone());
         let unproven = Unproven::default();
         threads::start(move || {
-            for stream in listener.incoming().flatten() {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else {
+                    thread::sleep(ACCEPT_PAUSE);
+                    continue;
+                };
                 let Some(place) = unproven.admit(&stream) else { continue };
                 let (shared, secret, unproven) = (shared.clone(), secret.clone(), unproven.clone());
                 threads::start(move || {

@@ -1,11 +1,11 @@
 //! Puts files back that a checkpoint holds.
 
 use crate::{Place, TICK, made};
-use archive::make_fifo;
+use archive::{in_the_way, is_closed, make_fifo};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use openfiles::by_size::is_of_job;
 use std::fs::{self, Metadata};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -40,7 +40,7 @@ pub fn made_anew(mark: &Path) -> Option<SystemTime> {
 /// What is not as it was.
 #[derive(Debug, Default)]
 pub struct NotBack {
-    /// What could not be put back, and why.
+    /// What could not be put back, and why: another user's file or folder of that name may be [in the way](in_the_way).
     pub missed: Vec<(PathBuf, io::Error)>,
     /// What is there already, and not as it was.
     pub other: Vec<PathBuf>,
@@ -99,17 +99,20 @@ fn folders_in(archive: &Path, below: &Path) -> io::Result<Option<Vec<PathBuf>>> 
     Ok(found)
 }
 
-/// Moves an entry into place if that is free, or held by a file that was made since then. For a folder that exists and is the
-/// user's or the system's, moves its entries.
+/// Moves an entry into place if that is free, or held by a file that was made since then. For a folder that exists and that nobody
+/// else can have made there, moves its entries.
 fn place(from: &Path, to: &Path, since: Option<SystemTime>, not: &mut NotBack) {
-    match renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
+    match take(from, to) {
         Ok(()) => {}
-        Err(nix::Error::EEXIST) => {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             let (Ok(new), Ok(there)) = (fs::symlink_metadata(from), fs::symlink_metadata(to)) else {
                 return not.other.push(to.to_path_buf());
             };
             let us = nix::unistd::getuid().as_raw();
-            if there.is_dir() && [us, 0].contains(&there.uid()) {
+            let is_of_folder = || to.parent().is_some_and(|above| fs::metadata(above).is_ok_and(|m| is_closed(&m)));
+            if there.uid() != us && !is_of_folder() && !(there.is_dir() && leads_to(from, to, us)) {
+                not.missed.push((to.to_path_buf(), in_the_way(to, &there)));
+            } else if there.is_dir() {
                 for entry in fs::read_dir(from).into_iter().flatten().flatten() {
                     place(&entry.path(), &to.join(entry.file_name()), since, not);
                 }
@@ -123,8 +126,43 @@ fn place(from: &Path, to: &Path, since: Option<SystemTime>, not: &mut NotBack) {
                 }
             }
         }
-        Err(e) => not.missed.push((to.to_path_buf(), e.into())),
+        Err(e) => not.missed.push((to.to_path_buf(), e)),
     }
+}
+
+/// Whether all that is to come into a folder of somebody else lies in folders of the user's there, such as a system makes for each
+/// job in one of its own.
+fn leads_to(from: &Path, to: &Path, user: u32) -> bool {
+    let below = fs::read_dir(from).into_iter().flatten().flatten();
+    let mut below = below.map(|entry| (entry.path(), to.join(entry.file_name()))).peekable();
+    below.peek().is_some()
+        && below.all(|(from, to)| {
+            let folder = fs::symlink_metadata(&to).ok().filter(Metadata::is_dir);
+            folder.is_some_and(|there| there.uid() == user || leads_to(&from, &to, user))
+        })
+}
+
+/// Moves an entry into a place that is free.
+fn take(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
+        // Not every file system can do that, such as ZFS before 2.2.
+        Err(nix::Error::EINVAL | nix::Error::ENOSYS) => take_by_names(from, to),
+        renamed => Ok(renamed?),
+    }
+}
+
+/// The same by one more name of a file, and by a new folder, neither of which takes a place that is taken.
+fn take_by_names(from: &Path, to: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(from)?;
+    if !found.is_dir() {
+        return fs::hard_link(from, to).and_then(|()| fs::remove_file(from));
+    }
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        take_by_names(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    fs::set_permissions(to, found.permissions())
 }
 
 fn is_same(a: &Metadata, b: &Metadata) -> bool {
@@ -155,7 +193,59 @@ fn unpack(archive: &Path, below: &Path, stage: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::FileTypeExt;
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+
+    #[test]
+    fn where_no_rename_keeps_off_what_is_taken_names_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir_all(path("from/below")).unwrap();
+        fs::write(path("from/below/file"), "back").unwrap();
+        make_fifo(&path("from/fifo"), 0o600).unwrap();
+        std::os::unix::fs::symlink("nowhere", path("from/link")).unwrap();
+        fs::set_permissions(path("from/below"), fs::Permissions::from_mode(0o750)).unwrap();
+        take_by_names(&path("from"), &path("to")).unwrap();
+        assert_eq!(fs::read_to_string(path("to/below/file")).unwrap(), "back");
+        assert_eq!(fs::metadata(path("to/below")).unwrap().mode() & 0o777, 0o750);
+        assert!(fs::symlink_metadata(path("to/fifo")).unwrap().file_type().is_fifo());
+        assert_eq!(fs::read_link(path("to/link")).unwrap(), Path::new("nowhere"));
+        fs::write(path("mine"), "mine").unwrap();
+        for taken in [path("mine"), path("to")] {
+            let from = if taken.is_dir() { path("from") } else { path("to/below/file") };
+            assert_eq!(take_by_names(&from, &taken).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        }
+        assert_eq!(fs::read_to_string(path("mine")).unwrap(), "mine");
+    }
+
+    #[test]
+    fn what_another_user_has_made_in_a_folder_of_all_is_in_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, tar) = (dir.path().join("tmp"), dir.path().join("x.tar"));
+        fs::create_dir_all(folder.join("users/below")).unwrap();
+        fs::write(folder.join("users/below/file"), "back").unwrap();
+        archive::pack(fs::File::create(&tar).unwrap(), |tar| tar.append_below(&folder.join("users/below"))).unwrap();
+        fs::remove_dir_all(folder.join("users/below")).unwrap();
+        if let Err(e) = std::os::unix::fs::chown(folder.join("users"), Some(65533), None) {
+            assert!(!nix::unistd::geteuid().is_root(), "{e}");
+            println!("skipped: only root can give files away");
+            return;
+        }
+        let missed = |mode| {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            let mut not = NotBack::default();
+            into(&folder, &tar, None, &mut not).unwrap();
+            not.missed
+        };
+        let of_others = missed(0o1777);
+        assert_eq!(of_others[0].0, folder.join("users"));
+        assert_eq!(of_others[0].1.kind(), ErrorKind::AlreadyExists);
+        assert!(!folder.join("users/below").exists(), "nothing goes into another user's folder");
+        fs::create_dir(folder.join("users/below")).unwrap();
+        assert!(missed(0o1777).is_empty(), "the user's own folder is there");
+        fs::remove_dir_all(folder.join("users/below")).unwrap();
+        assert!(missed(0o755).is_empty(), "the system has made that folder for its users");
+        assert_eq!(fs::read_to_string(folder.join("users/below/file")).unwrap(), "back");
+    }
 
     #[test]
     fn what_comes_back_takes_no_place_that_is_taken_and_follows_no_link() {

@@ -4,9 +4,11 @@
 //! Files that another job of the user made meanwhile are included too; a restore replaces none that it did not find made anew.
 
 mod back;
+mod noted;
 mod scratch;
 
 pub use back::{NotBack, began_now, made_anew, put_back};
+pub use noted::{note, noted};
 pub use scratch::scratch;
 
 use openfiles::held::{COMMON, SHARED_MEMORY};
@@ -135,7 +137,12 @@ pub struct Found {
 ///
 /// # Errors
 /// In folders for temporary files it is too much.
-pub fn made_since(places: &[Place], since: SystemTime, before: &[PathBuf], others: &[&Path]) -> Result<Found, TooMuch> {
+pub fn made_since(
+    places: &[Place],
+    since: SystemTime,
+    before: &BTreeSet<PathBuf>,
+    others: &[&Path],
+) -> Result<Found, TooMuch> {
     let mut all = Found::default();
     for Place { path, depth } in places {
         // `/var/tmp` may be a link to `/tmp`.
@@ -162,7 +169,7 @@ pub fn made_since(places: &[Place], since: SystemTime, before: &[PathBuf], other
 
 struct Look<'a> {
     since: SystemTime,
-    before: &'a [PathBuf],
+    before: &'a BTreeSet<PathBuf>,
     others: &'a [&'a Path],
     device: u64,
     until: Instant,
@@ -267,6 +274,7 @@ mod tests {
         fs::create_dir(path("run")).unwrap();
         fs::write(path("krb5cc_1000"), "secret").unwrap();
         let look = |before: &[PathBuf]| {
+            let before = &before.iter().cloned().collect();
             let others = [&*path("run/1")];
             let until = Instant::now() + LONGEST_LOOK;
             let device = fs::metadata(place.path()).unwrap().dev();

@@ -37,11 +37,17 @@ pub fn say_line(words: Arguments<'_>) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Whether standard error ends in the middle of a line. A storage that hangs is not waited for.
+/// Whether standard error ends in the middle of a line. A storage that hangs is not waited for; else nothing is left of the look:
+/// a process may need to be one of a single thread.
 fn ends_in_the_middle() -> bool {
     let (tell, told) = mpsc::channel();
     let looks = thread::Builder::new().spawn(move || tell.send(in_the_middle("/proc/self/fd/2").unwrap_or(false)));
-    looks.is_ok() && told.recv_timeout(LONGEST_LOOK).unwrap_or(false)
+    let Ok(look) = looks else { return false };
+    let ends = told.recv_timeout(LONGEST_LOOK);
+    if ends.is_ok() {
+        let _ = look.join();
+    }
+    ends.unwrap_or(false)
 }
 
 /// Whether a file ends in the middle of a line, as after a progress bar; it may be open for writing only.

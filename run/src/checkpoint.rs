@@ -3,6 +3,7 @@
 use crate::copy::checksum;
 use crate::{Error, Patience, Result, storage};
 use protocol::{Manifest, ManifestFile, NOT_RESTORED};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -74,12 +75,29 @@ fn gone() -> io::Error {
     io::Error::from(ErrorKind::NotFound)
 }
 
+/// Why a checkpoint could not be restored, if a mark says so. Its files may be as they were.
+///
+/// # Errors
+/// What the file system says: then nobody knows.
+pub(crate) fn not_restored(folder: &Path, patience: Patience) -> Result<Option<String>> {
+    let reason = storage::read_if_there(&folder.join(NOT_RESTORED), patience)?;
+    Ok(reason.map(|reason| String::from_utf8_lossy(&reason).into_owned()))
+}
+
+/// Lets a checkpoint be restored again.
+pub(crate) fn try_again(folder: &Path, patience: Patience) {
+    let lifted = patience.with(|| storage::gone(fs::remove_file(folder.join(NOT_RESTORED))));
+    if let Err(e) = lifted {
+        tracing::warn!(%e, "a checkpoint that could not be restored is not tried again");
+    }
+}
+
 /// The outcome of a verification.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// Every file is there, unchanged.
     Good,
-    /// A file has changed, or it cannot be restored.
+    /// A file has changed.
     Damaged(String),
     /// The storage gives no answer.
     Unread(String),
@@ -87,13 +105,6 @@ pub enum Verdict {
 
 /// Compares all files of a checkpoint with its manifest, read from the storage and not from this node's cache.
 pub fn verify(folder: &Path, manifest: &Manifest, patience: Patience) -> Verdict {
-    match storage::read_if_there(&folder.join(NOT_RESTORED), patience) {
-        Ok(None) => {}
-        Ok(Some(reason)) => {
-            return Verdict::Damaged(format!("it could not be restored: {}", String::from_utf8_lossy(&reason)));
-        }
-        Err(e) => return Verdict::Unread(e.to_string()),
-    }
     for file in manifest.files.iter().filter(|file| file.link.is_none()) {
         match is_unchanged(folder, file, patience) {
             Ok(None) => {}

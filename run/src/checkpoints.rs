@@ -77,10 +77,13 @@ impl Checkpoints {
     /// Whether a checkpoint is complete, as far as that is known without reading it back.
     ///
     /// # Errors
-    /// What the file system says; that some cannot be read now, if it is none of the others.
+    /// What the file system says; that it could not be restored; that some cannot be read now, if it is none of the others.
     pub fn is_complete(&self, number: u64) -> Result<bool> {
         let unread = self.unseal()?.unread;
         let is_complete = checkpoint::state(&self.path(number), self.patience)? == State::Complete;
+        if is_complete && let Some(reason) = checkpoint::not_restored(&self.path(number), self.patience)? {
+            return Err(Error::NotRestored(not_restored(number, &reason)));
+        }
         if is_complete || unread.is_empty() { Ok(is_complete) } else { Err(Error::Unreadable(unread.join("; "))) }
     }
 
@@ -250,15 +253,15 @@ impl Checkpoints {
         Ok(matches!(read, Read::Manifest(manifest) if self.owners.is_rightful(&manifest)))
     }
 
-    /// The newest checkpoint that is complete, unchanged, and of the holder to whom its number belongs; with sentences on
-    /// those that are not used.
+    /// The newest checkpoint that is complete, unchanged, and of the holder to whom its number belongs, and that has not turned
+    /// out to be one that cannot be restored; with sentences on those that are not used.
     ///
     /// # Errors
-    /// A newer holder has the run; or there are complete checkpoints and none can be read: nobody may begin anew then.
+    /// A newer holder has the run; or there are complete checkpoints and none can be read or restored: nobody may begin anew then.
     pub fn newest(&self) -> Result<(Option<Manifest>, Vec<String>)> {
         self.holder.show()?;
         let mut unread = self.unseal()?.unread;
-        let mut notes = Vec::new();
+        let (mut notes, mut unrestored) = (Vec::new(), Vec::new());
         let mut numbers = self.numbers()?;
         numbers.sort_unstable_by(|a, b| b.cmp(a));
         for number in numbers {
@@ -267,13 +270,18 @@ impl Checkpoints {
                     // A newer holder may have newer checkpoints, and have removed older ones.
                     self.holder.show()?;
                     self.verified().insert(number);
-                    notes.extend(unread);
+                    notes.extend(unrestored.into_iter().chain(unread));
                     return Ok((Some(*manifest), notes));
                 }
                 Ok(Found::None) => {}
                 Ok(Found::Damaged(reason)) => {
                     notes.push(format!("checkpoint {number} is damaged and not used: {reason}"));
                     self.set_aside(number, DAMAGED)?;
+                }
+                // Its files may be as they were: it stays, and counts for none that is good.
+                Ok(Found::NotRestored(reason)) => {
+                    self.verified().remove(&number);
+                    unrestored.push(not_restored(number, &reason));
                 }
                 Ok(Found::NotRightful) => {
                     let away = self.move_away(number)?;
@@ -289,7 +297,11 @@ impl Checkpoints {
             }
         }
         self.holder.show()?;
-        if unread.is_empty() { Ok((None, notes)) } else { Err(Error::Unreadable(unread.join("; "))) }
+        match (unrestored.is_empty(), unread.is_empty()) {
+            (true, true) => Ok((None, notes)),
+            (false, true) => Err(Error::NotRestored(unrestored.join("; "))),
+            (_, false) => Err(Error::Unreadable([unrestored, unread].concat().join("; "))),
+        }
     }
 
     fn look(&self, number: u64) -> Result<Found> {
@@ -297,11 +309,15 @@ impl Checkpoints {
         if checkpoint::state(&path, self.patience)? != State::Complete {
             return Ok(Found::None);
         }
-        Ok(match checkpoint::manifest(&path, self.patience)? {
-            Read::Foreign(reason) => Found::Unread(reason),
-            Read::Damaged(reason) => Found::Damaged(reason),
-            Read::Manifest(manifest) if !self.owners.is_rightful(&manifest) => Found::NotRightful,
-            Read::Manifest(manifest) => match checkpoint::verify(&path, &manifest, self.patience) {
+        let manifest = match checkpoint::manifest(&path, self.patience)? {
+            Read::Foreign(reason) => return Ok(Found::Unread(reason)),
+            Read::Damaged(reason) => return Ok(Found::Damaged(reason)),
+            Read::Manifest(manifest) if !self.owners.is_rightful(&manifest) => return Ok(Found::NotRightful),
+            Read::Manifest(manifest) => manifest,
+        };
+        Ok(match checkpoint::not_restored(&path, self.patience)? {
+            Some(reason) => Found::NotRestored(reason),
+            None => match checkpoint::verify(&path, &manifest, self.patience) {
                 Verdict::Good => Found::Good(manifest),
                 Verdict::Damaged(reason) => Found::Damaged(reason),
                 Verdict::Unread(reason) => Found::Unread(reason),
@@ -362,8 +378,13 @@ enum Found {
     Good(Box<Manifest>),
     None,
     Damaged(String),
+    NotRestored(String),
     NotRightful,
     Unread(String),
+}
+
+fn not_restored(number: u64, reason: &str) -> String {
+    format!("checkpoint {number} could not be restored and stays as it is: {reason}")
 }
 
 #[cfg(test)]

@@ -173,13 +173,26 @@ fn one_in_blocks_has_a_version_that_those_before_do_not_take_for_damaged() {
 }
 
 #[test]
-fn one_that_could_not_be_restored_is_not_tried_again() {
-    let (_dir, checkpoints, original) = run();
+fn one_that_could_not_be_restored_stays_and_is_tried_again_when_no_other_can_be() {
+    let (dir, checkpoints, original) = run();
     checkpoint(&checkpoints, &original, "one");
     checkpoint(&checkpoints, &original, "two");
-    fs::write(checkpoints.path(2).join(protocol::NOT_RESTORED), "a socket is in use").unwrap();
+    let mark = |number| fs::write(checkpoints.path(number).join(protocol::NOT_RESTORED), "a socket is in use").unwrap();
+    mark(2);
     let (number, notes) = newest(&checkpoints);
     assert!(number == Some(1) && notes[0].contains("a socket is in use"), "{notes:?}");
+    assert!(checkpoints.path(2).join(MANIFEST).exists() && !checkpoints.is_verified(2));
+    let next_life = || seal::seal(dir.path(), &Owners::default(), 2, Patience::NONE).unwrap();
+    next_life();
+    assert_eq!(newest(&checkpoints).0, Some(1), "the run has gone on from it");
+    // It is whole, so that the run does not begin anew although there is no other.
+    mark(1);
+    let held = checkpoints.newest().unwrap_err();
+    assert!(matches!(held, Error::NotRestored(_)) && held.to_string().contains("does not begin anew"), "{held}");
+    assert!(matches!(checkpoints.is_complete(2), Err(Error::NotRestored(_))));
+    next_life();
+    assert_eq!(newest(&checkpoints), (Some(2), vec![]));
+    assert!(checkpoints.is_complete(2).unwrap());
 }
 
 #[test]

@@ -51,6 +51,9 @@ pub enum Error {
     /// There are complete checkpoints, and none can be read now.
     #[error("no checkpoint can be read now, and the run does not begin anew for that: {0}")]
     Unreadable(String),
+    /// There are complete checkpoints, and none could be restored.
+    #[error("no checkpoint could be restored, and the run does not begin anew for that: {0}")]
+    NotRestored(String),
 }
 
 impl Error {

@@ -20,10 +20,12 @@ pub(crate) fn seal(run: &Path, owners: &Owners, holder: u64, patience: Patience)
     let mut last = owners.last_first().saturating_sub(1);
     for folder in folders(run, patience)? {
         storage::refresh(&folder);
-        for number in numbers(&folder, patience)? {
-            last = last.max(number);
-            seal_one(&folder, number, holder, patience)?;
+        let numbers = numbers(&folder, patience)?;
+        for number in &numbers {
+            last = last.max(*number);
+            seal_one(&folder, *number, holder, patience)?;
         }
+        try_again(&folder, &numbers, patience);
         last = last.max(unseal(&folder, owners, patience)?.last);
     }
     Ok(last)
@@ -51,6 +53,17 @@ pub(crate) fn sealed(folder: &Path, patience: Patience) -> Result<Vec<(u64, Path
     let names = storage::names(&sealed, patience)?;
     let number = |name: &str| name.split('.').next()?.parse().ok();
     Ok(names.iter().filter_map(|name| Some((number(name.to_str()?)?, sealed.join(name)))).collect())
+}
+
+/// Lets checkpoints be restored again if none of them could be: another node may do what the one before could not. Where an older
+/// one is used, the run has gone on from that, and files are as it has left them.
+fn try_again(folder: &Path, numbers: &[u64], patience: Patience) {
+    let paths = numbers.iter().map(|number| folder.join(number.to_string()));
+    let complete: Vec<PathBuf> =
+        paths.filter(|path| matches!(checkpoint::state(path, patience), Ok(State::Complete))).collect();
+    if complete.iter().all(|path| matches!(checkpoint::not_restored(path, patience), Ok(Some(_)))) {
+        complete.iter().for_each(|path| checkpoint::try_again(path, patience));
+    }
 }
 
 /// Moves a checkpoint away, unless it is complete: a holder that still writes it no longer finds it.
@@ -96,17 +109,23 @@ pub(crate) fn unseal(folder: &Path, owners: &Owners, patience: Patience) -> Resu
         left.last = left.last.max(number);
         storage::refresh(&path);
         let back = folder.join(number.to_string());
-        let is_owners = || {
-            let manifest = checkpoint::manifest(&path, patience);
-            manifest.is_ok_and(|read| matches!(read, Read::Manifest(m) if owners.is_rightful(&m)))
+        let unread = |why: String| format!("checkpoint {number} cannot be read: {why}");
+        let manifest = match checkpoint::state(&path, patience) {
+            Ok(State::Complete) => checkpoint::manifest(&path, patience),
+            Ok(State::Incomplete) => {
+                left.incomplete.push(path);
+                continue;
+            }
+            Ok(State::SetAside) => continue,
+            Err(e) => Err(e),
         };
-        match checkpoint::state(&path, patience) {
-            Ok(State::Complete) if is_owners() && !storage::is_there(&back, patience)? => {
+        match manifest {
+            Ok(Read::Manifest(m)) if owners.is_rightful(&m) && !storage::is_there(&back, patience)? => {
                 patience.with(|| fs::rename(&path, &back)).map_err(Error::at(&path))?;
             }
-            Ok(State::Incomplete) => left.incomplete.push(path),
-            Ok(_) => {}
-            Err(e) => left.unread.push(format!("checkpoint {number} cannot be read: {e}")),
+            Ok(Read::Manifest(_) | Read::Damaged(_)) => {}
+            Ok(Read::Foreign(why)) => left.unread.push(unread(why)),
+            Err(e) => left.unread.push(unread(e.to_string())),
         }
     }
     Ok(left)
@@ -154,5 +173,19 @@ mod tests {
         owners.add(1, 1);
         unseal(&folder, &owners, Patience::NONE).unwrap();
         assert!(folder.join("sealed/1.6/manifest.json").exists());
+    }
+
+    #[test]
+    fn one_that_is_complete_and_whose_manifest_cannot_be_read_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join(CHECKPOINTS);
+        // A folder in its place: it is there, and reading it is an error.
+        fs::create_dir_all(folder.join("sealed/1.5/manifest.json")).unwrap();
+        let left = unseal(&folder, &Owners::default(), Patience::NONE).unwrap();
+        assert!(left.incomplete.is_empty() && left.unread[0].contains("checkpoint 1 cannot be read"), "{left:?}");
+        fs::remove_dir(folder.join("sealed/1.5/manifest.json")).unwrap();
+        folder_with(dir.path(), &["sealed/1.5/manifest.json"]);
+        assert!(unseal(&folder, &Owners::default(), Patience::NONE).unwrap().unread.is_empty());
+        assert!(folder.join("1/manifest.json").exists());
     }
 }

@@ -7,6 +7,7 @@ use crate::dumping::release;
 use crate::fallback;
 use crate::frozen::{self, Frozen};
 use crate::line::Said;
+use crate::marks::{self, Of};
 use crate::relay::{self, Relay};
 use crate::task::UCX;
 use crate::{sandbox, seconds, tool};
@@ -44,18 +45,6 @@ pub(super) struct NotBack {
     pub(super) of: Of,
 }
 
-/// What is to blame for that.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of {
-    Checkpoint,
-    /// A storage that is full or fails, or is not here.
-    Storage,
-    /// Another program of the node, which has a port or a socket's name of this one's.
-    Taken,
-    /// Missing tasks of the step, or whatever else may go well the next time.
-    Chance,
-}
-
 impl NotBack {
     fn alone(reason: &str) -> NotBack {
         NotBack { reason: reason.to_string(), of: Of::Chance }
@@ -64,7 +53,7 @@ impl NotBack {
 
 impl From<String> for NotBack {
     fn from(reason: String) -> NotBack {
-        NotBack { reason, of: Of::Checkpoint }
+        NotBack { reason, of: Of::Unclear }
     }
 }
 
@@ -76,7 +65,7 @@ impl From<io::Error> for NotBack {
 
 impl From<Failed> for NotBack {
     fn from(e: Failed) -> NotBack {
-        let of = if e.is_of_checkpoint() { Of::Checkpoint } else { Of::Storage };
+        let of = if e.is_of_checkpoint() { Of::Checkpoint } else { Of::Node };
         NotBack { reason: e.to_string(), of }
     }
 }
@@ -149,7 +138,7 @@ impl Init<'_> {
     pub(super) fn restore(&mut self, folder: &Path) -> Result<(), NotBack> {
         let unpacked = Unpacked::of(folder, self.task)?;
         let frozen = frozen::read(unpacked.path())?;
-        frozen::place::look(&frozen).map_err(|lacking| NotBack { reason: lacking.to_string(), of: Of::Storage })?;
+        frozen::place::look(&frozen).map_err(|lacking| NotBack { reason: lacking.to_string(), of: Of::Node })?;
         // No second try for a task of a step: restored tasks already write to files that a second try would cut.
         let mut tries = if self.line.is_some() { 1 } else { RESTORES };
         let (mut taken_since, mut pause) = (None, TAKEN_PAUSE);
@@ -175,7 +164,8 @@ impl Init<'_> {
 
     fn restore_once(&mut self, folder: &Path) -> Result<(), NotBack> {
         let cut_off = self.task.run.join(relay::CUT_OFF);
-        let Frozen { program, last_pid, pipes, local, gpus, began, .. } = frozen::put_back(folder, &cut_off)?;
+        let frozen = frozen::put_back(folder, &cut_off, self.task)?;
+        let Frozen { program, last_pid, pipes, local, gpus, began, .. } = frozen;
         (self.temporaries.local, self.temporaries.began) = (local, began);
         let mut ends = Vec::new();
         for (i, pipe) in pipes.iter().enumerate() {
@@ -184,7 +174,7 @@ impl Init<'_> {
             let relay = self.relays.get_mut(i).ok_or_else(gone)?;
             if let Some(bytes) = pipe.kept_bytes {
                 let back = patiently(|| relay.go_back(bytes, &cut_off));
-                back.map_err(|e| NotBack { reason: format!("the output: {e}"), of: Of::Storage })?;
+                back.map_err(|e| NotBack { reason: format!("the output: {e}"), of: Of::Node })?;
             }
             if self.line.is_some() {
                 relay.by_lines(pipe.held.clone());
@@ -207,7 +197,9 @@ impl Init<'_> {
                 break status;
             }
             if Instant::now() > until {
-                return Err(format!("criu took longer than {} s", self.task.limit_s).into());
+                // Slow, and not still: many may be restored at once.
+                let late = format!("criu took longer than {} s ([wrapper] checkpoint_limit_s)", self.task.limit_s);
+                return Err(NotBack::alone(&late));
             }
             if let Some(why) = progress.stuck(Instant::now()) {
                 return Err(why.into());
@@ -219,14 +211,17 @@ impl Init<'_> {
                 _ if self.is_unwanted => NotBack::alone("the restore was ended from outside"),
                 // Killed by somebody, or for want of memory: the images may be good.
                 Ended::Signal(Signal::SIGKILL) => NotBack::alone("criu was killed"),
-                // Another program of this node has what it needs: the images are good.
-                _ if tool::is_taken(folder) => NotBack { reason: tool::reason(folder, "restore.log"), of: Of::Taken },
-                _ => tool::reason(folder, "restore.log").into(),
+                _ => {
+                    let (reason, of) = tool::not_restored(folder);
+                    NotBack { reason, of }
+                }
             });
         }
         // New processes must not take ids of processes still to be restored.
         sandbox::set_last_pid(last_pid)?;
-        gpus.map_or(Ok(()), |gpus| self.give_gpus(gpus))
+        gpus.map_or(Ok(()), |gpus| self.give_gpus(gpus))?;
+        self.task.restore.iter().for_each(|folder| marks::forget(folder));
+        Ok(())
     }
 
     /// Has the driver of this node bring back what a program had on GPUs.

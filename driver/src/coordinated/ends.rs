@@ -6,6 +6,7 @@ use crate::setup::{
     AskedToEnd, COMPLETED, DOUBTED, EXIT_NOT_RESTORED, FAILED, FLUSH_LIMIT_S, HELD, LEAVE_LIMIT_S, Outcome, SUPERSEDED,
     VERDICT_LIMIT_S, asked_to_end, ended_as, failure,
 };
+use options::Resume;
 use policy::decide::Why;
 use protocol::{Event, FailureKind, Messages, Phase};
 
@@ -96,10 +97,12 @@ impl Driver<'_> {
                         return Some(end);
                     }
                 }
-                Some(Happening::Ordered(order)) => self.ordered(order),
-                Some(Happening::Superseded) => return Some(End::Superseded),
                 Some(Happening::Exited { code }) => self.exited = Some(code),
-                Some(_) => {}
+                Some(other) => {
+                    if let Some(end) = self.hear(other) {
+                        return Some(end);
+                    }
+                }
                 None => self.give_up(),
             }
         }
@@ -111,9 +114,14 @@ impl Driver<'_> {
         // A checkpoint that could not be restored, or not be finished, is no fault of the script.
         let was_asked = self.ports.child.was_asked(code);
         let not_its_fault = self.ports.engine.has_killed().filter(|_| !was_asked).or_else(|| self.not_back(code));
+        if let Some(number) = self.from.filter(|_| not_its_fault.is_none() && !was_asked && self.is_away(code)) {
+            let reason = format!("checkpoint {number} could not be restored, in two tries; why is said above");
+            return Some(End::Held(reason));
+        }
         // A script may have waited for what it has ended itself.
         let is_own_end = self.exited.is_some() && is_of_asking(code);
-        let is_over = by_signal(code).is_none() || was_asked || self.crashes >= self.setup.step_retries || is_own_end;
+        let is_last = self.crashes >= self.setup.step_retries || !self.has_more();
+        let is_over = by_signal(code).is_none() || was_asked || is_last || is_own_end;
         if not_its_fault.is_none() && is_over {
             if self.ports.child.runs() {
                 // Without us it would hear of the step's end, and may know what to do.
@@ -140,13 +148,26 @@ impl Driver<'_> {
         Some(End::Again)
     }
 
+    /// Whether the script would go on from something that it has done: one that begins anew does what it did before over its
+    /// own results, and comes to the same end.
+    fn has_more(&mut self) -> bool {
+        let may_go_back = self.setup.settings.resume != Resume::None;
+        let has_steps = self.ports.store.finished_s() > 0.0;
+        self.from.is_some() || has_steps || may_go_back && self.ports.store.has_any() != Some(false)
+    }
+
     /// That the checkpoint from which the script was to go on could not be restored, if that is why it ended.
     fn not_back(&mut self, code: i32) -> Option<String> {
         let is_not_back = code == protocol::EXIT_KILLED && (self.is_unrestored() || self.has_lost_its_line());
         self.from.filter(|_| is_not_back).map(|number| format!("checkpoint {number} could not be restored"))
     }
 
-    /// Whether a step could not be restored, for the first time from this checkpoint: a second time may set it aside.
+    /// Whether what was to go on from a checkpoint ended before it was back.
+    fn is_away(&self, code: i32) -> bool {
+        code == protocol::EXIT_KILLED && self.ports.engine.is_unrestored()
+    }
+
+    /// Whether the script or a step could not be restored, for the first time from this checkpoint.
     fn is_unrestored(&mut self) -> bool {
         let is_first = self.ports.engine.is_unrestored() && self.from.is_some() && self.unrestored != self.from;
         if is_first {
@@ -155,10 +176,11 @@ impl Driver<'_> {
         is_first
     }
 
-    /// Whether the checkpoint from which the script was to go on has been set aside since.
+    /// Whether the checkpoint from which the script was to go on is not to be used since.
     pub(super) fn has_lost_its_line(&mut self) -> bool {
         let Some(from) = self.from else { return false };
-        let Ok((line, _)) = self.ports.store.look() else { return true };
+        let Ok((line, notes)) = self.ports.store.look() else { return true };
+        notes.iter().for_each(|note| protocol::say!("joulepoint: {note}"));
         line.is_none_or(|line| line.number < from)
     }
 

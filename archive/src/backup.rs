@@ -1,7 +1,8 @@
 //! Copies files that a restore is about to write over, or what was added to them: another program may have written to them
 //! since the dump.
 
-use archive::{Sparse, copy_with_holes, is_others_as_it_was};
+use crate::back::is_others_as_it_was;
+use crate::holes::{Sparse, copy_with_holes};
 use openfiles::by_size::{self, aside, keep_tail, lost};
 use openfiles::held::is_lost;
 use std::collections::BTreeSet;
@@ -11,15 +12,23 @@ use std::path::{Path, PathBuf};
 
 const BLOCK_BYTES: usize = 1 << 16;
 
+/// What has become of the files.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Where what was added to them is kept.
+    pub paths: Vec<PathBuf>,
+    /// What is said of what could not be.
+    pub lost: Vec<String>,
+}
+
 /// Copies each file whose content differs from the archive's to `.NAME.joulepoint-aside-TIME` beside it, where TIME
-/// is its last change, s since the epoch. Of one that was only added to, what was added is kept in the folder `cut_off`; where,
-/// is returned. Files in folders that die with the node are not copied: no other program keeps them. Those that are `left` as they
-/// are lose nothing.
+/// is its last change, s since the epoch. Of one that was only added to, what was added is kept in the folder `cut_off`. Files in
+/// folders that die with the node are not copied: no other program keeps them. Those that are `left` as they are lose nothing.
 ///
 /// # Errors
 /// What the file system says.
-pub fn keep_changed(archive: &Path, cut_off: &Path, left: &BTreeSet<&Path>) -> io::Result<Vec<PathBuf>> {
-    let mut all_kept = Vec::new();
+pub fn keep_changed(archive: &Path, cut_off: &Path, left: &BTreeSet<&Path>) -> io::Result<Kept> {
+    let mut all = Kept::default();
     let mut archive = tar::Archive::new(BufReader::with_capacity(1 << 20, File::open(archive)?));
     for entry in archive.entries()? {
         let mut entry = entry?;
@@ -28,8 +37,8 @@ pub fn keep_changed(archive: &Path, cut_off: &Path, left: &BTreeSet<&Path>) -> i
         if entry.header().entry_type().is_hard_link() {
             continue;
         }
-        let (bytes, modified_s) = (entry.size(), entry.header().mtime()?);
-        if is_lost(&target) || left.contains(&*target) || is_others_as_it_was(&target, bytes, modified_s) {
+        let bytes = entry.size();
+        if is_lost(&target) || left.contains(&*target) || is_others_as_it_was(&target, entry.header(), bytes)? {
             continue;
         }
         let has_grown = unless_added_to(&mut entry, &target, bytes).map_err(|e| {
@@ -38,12 +47,12 @@ pub fn keep_changed(archive: &Path, cut_off: &Path, left: &BTreeSet<&Path>) -> i
         })?;
         if has_grown {
             match keep_tail(&target, bytes, cut_off) {
-                Ok(kept) => all_kept.push(kept),
-                Err(e) => protocol::say!("joulepoint: {}", lost(&target, &e)),
+                Ok(kept) => all.paths.push(kept),
+                Err(e) => all.lost.push(lost(&target, &e)),
             }
         }
     }
-    Ok(all_kept)
+    Ok(all)
 }
 
 /// Copies a file, unless its archived content, of so many `bytes`, is still its beginning; whether more follows then.
