@@ -10,6 +10,7 @@ pub mod unpatched;
 pub mod unshared;
 
 use limits::Limit;
+use openfiles::process;
 use serde::Serialize;
 use sockets::Sockets;
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,7 +130,7 @@ struct Around<'a> {
 /// is in the job's control group, or in a session with a process that shows them.
 pub fn of_job(root: &Path, job: u32) -> Vec<i32> {
     let file = |pid: i32, name: &str| root.join(pid.to_string()).join(name);
-    let text = |pid: i32, name: &str| fs::read_to_string(file(pid, name)).unwrap_or_default();
+    let text = |pid: i32, name: &str| process::text(&file(pid, name)).unwrap_or_default();
     let wanted = format!("SLURM_JOB_ID={job}");
     let is_marked = |variables: Vec<u8>| variables.split(|b| *b == 0).any(|v| v == wanted.as_bytes());
     let is_foreign = |pid: i32| ["srun", "joulepoint", "slurmstepd"].contains(&text(pid, "comm").trim());
@@ -175,31 +176,28 @@ struct Process {
 impl Process {
     fn read(root: &Path, pid: i32) -> Option<Process> {
         let folder = root.join(pid.to_string());
-        let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
-        let target = |path: PathBuf| fs::read_link(path).ok().map(|p| p.to_string_lossy().into_owned());
-        let status = fs::read_to_string(folder.join("status")).ok()?;
-        let descriptors = fs::read_dir(folder.join("fd")).ok();
-        let mut open: Option<Vec<String>> =
-            descriptors.map(|entries| entries.flatten().filter_map(|e| target(e.path())).collect());
-        if let Some(open) = &mut open {
-            open.extend(target(folder.join("cwd")));
-        }
+        let text = |name: &str| process::text(&folder.join(name)).unwrap_or_default();
+        let told = |path: PathBuf| path.to_string_lossy().into_owned();
+        let status = process::text(&folder.join("status")).ok()?;
+        let maps = process::if_there(process::mappings(&folder)).map(Option::unwrap_or_default).ok();
+        let open = maps.as_ref().and_then(|_| process::links(&folder).ok());
+        let open: Option<Vec<String>> = open.map(|links| {
+            let cwd = fs::read_link(folder.join("cwd")).ok();
+            links.into_iter().map(|(_, to)| to).chain(cwd).map(told).collect()
+        });
         let has_eventfd = open.iter().flatten().any(|path| path == peers::EVENTFD);
         let has_event_semaphore = has_eventfd && peers::refuse_event_semaphores(root, &[pid]).is_err();
-        let maps = text("maps");
-        let path = |line: &str| line.splitn(6, ' ').nth(5).map(|path| path.trim().to_string());
-        let is_shared = |line: &str| line.split(' ').nth(1).is_some_and(|rights| rights.ends_with('s'));
-        let removed = maps.lines().filter_map(|line| {
-            let (path, is_shared) = (path(line)?, is_shared(line));
-            Some((removed(&path, is_shared)?, is_shared))
-        });
+        let maps: Vec<(bool, String)> =
+            maps.unwrap_or_default().into_iter().map(|m| (m.is_shared(), told(m.name))).collect();
+        let removed = maps.iter().filter_map(|(is_shared, path)| Some((removed(path, *is_shared)?, *is_shared)));
+        let removed = removed.collect();
         Some(Process {
             pid,
             program: text("comm").trim().to_string(),
             status,
             open,
-            mapped: maps.lines().filter_map(path).collect(),
-            removed: removed.collect(),
+            mapped: maps.into_iter().map(|(_, path)| path).collect(),
+            removed,
             user_namespace: fs::read_link(folder.join("ns/user")).ok(),
             pid_namespace: fs::read_link(folder.join("ns/pid")).ok(),
             fuse: fuse(&text("mountinfo")),
@@ -430,6 +428,21 @@ mod tests {
             assert_eq!(answer.able, expected.is_empty());
             assert!(answer.obstacles.iter().all(|o| !o.instead.is_empty() && o.program == "prog" && o.pid == 7));
         }
+    }
+
+    #[test]
+    fn names_that_are_not_utf_8_hide_nothing() {
+        let dir = proc(&[], &[], "", "");
+        let write = |name: &str, text: &[u8]| fs::write(dir.path().join("7").join(name), text).unwrap();
+        let head = &b"7f00-7f10 rw-s 00000000 fe:01 12                 "[..];
+        write("maps", &[head, b"/home/a/caf\xe9.dat\n", head, b"/SYSV00000000 (deleted)\n"].concat());
+        write("status", b"Name:\tcaf\xe9\nTracerPid:\t55\n");
+        write(
+            "mountinfo",
+            b"25 1 0:51 / /mnt/s3 rw - fuse.s3fs s3 rw\n26 1 0:52 / /mnt/caf\xe9 rw - xfs /dev/sda rw\n",
+        );
+        symlink("/mnt/s3/data", dir.path().join("7/fd/3")).unwrap();
+        assert_eq!(kinds(&look(dir.path(), &[7], false)), ["fuse", "sysv_shm", "tracer"]);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! outside, and semaphores and queues of System V, which CRIU passes over in silence.
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
+use openfiles::process::{self, Mapping};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -80,13 +82,13 @@ pub struct EventSemaphore;
 /// That there is one.
 pub fn refuse_event_semaphores(root: &Path, tree: &[i32]) -> Result<(), EventSemaphore> {
     let of = |pid: &i32| {
-        let folder = root.join(pid.to_string());
-        let links = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
-        let events = links.filter(|link| fs::read_link(link.path()).is_ok_and(|to| to == Path::new(EVENTFD)));
-        events.map(|link| folder.join("fdinfo").join(link.file_name())).collect::<Vec<_>>()
+        let folder = process::folder(root, *pid);
+        let links = process::links(&folder).unwrap_or_default().into_iter();
+        let events = links.filter(|(_, to)| to == Path::new(EVENTFD));
+        events.map(|(number, _)| folder.join("fdinfo").join(number)).collect::<Vec<_>>()
     };
     let is_set = |line: &str| line.strip_prefix("eventfd-semaphore:").is_some_and(|value| value.trim() == "1");
-    let is_semaphore = |info: PathBuf| fs::read_to_string(info).is_ok_and(|text| text.lines().any(is_set));
+    let is_semaphore = |info: PathBuf| process::text(&info).is_ok_and(|text| text.lines().any(is_set));
     if tree.iter().flat_map(of).any(is_semaphore) { Err(EventSemaphore) } else { Ok(()) }
 }
 
@@ -95,6 +97,43 @@ pub(crate) const EVENTFD: &str = "anon_inode:[eventfd]";
 
 /// How the kernel calls files in memory.
 pub(crate) const MEMORY_FILE: &str = "/memfd:";
+
+/// A process could not be looked into.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("process {pid} cannot be looked into: {why}")]
+pub struct Unseen {
+    pid: i32,
+    why: String,
+}
+
+/// What is read of each process of a tree; one that is gone has nothing.
+fn of_each<T>(root: &Path, tree: &[i32], read: impl Fn(&Path) -> io::Result<T>) -> Result<Vec<(i32, T)>, Unseen> {
+    let of = |pid: &i32| {
+        let found = process::if_there(read(&process::folder(root, *pid)));
+        let found = found.map_err(|e| Unseen { pid: *pid, why: e.to_string() }).transpose()?;
+        Some(found.map(|found| (*pid, found)))
+    };
+    tree.iter().filter_map(of).collect()
+}
+
+/// What a tree of processes has mapped.
+pub type Mapped = Vec<(i32, Vec<Mapping>)>;
+
+/// What a tree of processes has mapped; `root` is `/proc`.
+///
+/// # Errors
+/// Which process does not tell it.
+pub fn mapped(root: &Path, tree: &[i32]) -> Result<Mapped, Unseen> {
+    of_each(root, tree, process::mappings)
+}
+
+/// How much memory each mapping of a tree of processes takes, as the kernel tells it; `root` is `/proc`.
+///
+/// # Errors
+/// Which process does not tell it.
+pub fn memory(root: &Path, tree: &[i32]) -> Result<Vec<(i32, String)>, Unseen> {
+    of_each(root, tree, |process| process::text(&process.join("smaps")))
+}
 
 /// A program has a file that would come back as two.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -106,22 +145,20 @@ pub struct TwoFiles;
 ///
 /// # Errors
 /// What it has.
-pub fn refuse_memory_files(tree: &[i32]) -> Result<(), TwoFiles> {
-    let of_line = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().take(6).collect();
-        let is_shared = words.len() == 6 && words[1].ends_with('s') && words[5].starts_with(MEMORY_FILE);
-        is_shared.then(|| words[4].parse::<u64>().ok()).flatten()
+pub fn refuse_memory_files(mapped: &Mapped) -> Result<(), TwoFiles> {
+    let is_file = |mapping: &&Mapping| mapping.is_shared() && mapping.is_named(MEMORY_FILE);
+    let all = mapped.iter().flat_map(|(_, all)| all).filter(is_file);
+    let inodes: BTreeSet<u64> = all.map(|mapping| mapping.inode).collect();
+    let opens_one = |pid: i32| {
+        let folder = process::folder(Path::new("/proc"), pid);
+        let is_it = |(number, to): (OsString, PathBuf)| {
+            let is_named_so = to.as_os_str().as_encoded_bytes().starts_with(MEMORY_FILE.as_bytes());
+            let found = || fs::metadata(folder.join("fd").join(number));
+            is_named_so && found().is_ok_and(|file| inodes.contains(&file.ino()))
+        };
+        process::links(&folder).unwrap_or_default().into_iter().any(is_it)
     };
-    let maps = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let mapped: BTreeSet<u64> =
-        tree.iter().flat_map(|pid| maps(pid).lines().filter_map(of_line).collect::<Vec<_>>()).collect();
-    let links = |pid: &i32| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let is_it = |link: &fs::DirEntry| {
-        let is_named_so = fs::read_link(link.path())
-            .is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(MEMORY_FILE.as_bytes()));
-        is_named_so && fs::metadata(link.path()).is_ok_and(|file| mapped.contains(&file.ino()))
-    };
-    match !mapped.is_empty() && tree.iter().flat_map(links).any(|link| is_it(&link)) {
+    match !inodes.is_empty() && mapped.iter().any(|(pid, _)| opens_one(*pid)) {
         true => Err(TwoFiles),
         false => Ok(()),
     }
@@ -140,16 +177,14 @@ pub struct MappedLock(i32);
 ///
 /// # Errors
 /// Which process.
-pub fn refuse_mapped_locks(tree: &[i32]) -> Result<(), MappedLock> {
+pub fn refuse_mapped_locks(mapped: &Mapped) -> Result<(), MappedLock> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let mapped = |pid: i32, inode: &str| {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        maps.lines().any(|line| line.split_whitespace().nth(4) == Some(inode))
+    let has_mapped = |pid: i32, inode: &str| {
+        let inode = inode.parse().ok();
+        let mut all = mapped.iter().filter(|(of, _)| *of == pid).flat_map(|(_, all)| all);
+        all.any(|mapping| Some(mapping.inode) == inode)
     };
-    let lost = locks
-        .lines()
-        .filter_map(|line| lock(line, "POSIX"))
-        .find(|(pid, inode)| tree.contains(pid) && mapped(*pid, inode));
+    let lost = locks.lines().filter_map(|line| lock(line, "POSIX")).find(|(pid, inode)| has_mapped(*pid, inode));
     lost.map_or(Ok(()), |(pid, _)| Err(MappedLock(pid)))
 }
 
@@ -174,13 +209,13 @@ pub enum SharedMemory {
 }
 
 /// Refuses a tree of processes with shared memory that has no name: CRIU without our patch reads it as a whole through a
-/// process, from where that process has mapped it, and each page that is read is there from then on. `root` is that of `/proc`.
+/// process, from where that process has mapped it, and each page that is read is there from then on. `memory` is what [`memory`]
+/// says.
 ///
 /// # Errors
 /// Which it is.
-pub fn refuse_shared_memory(root: &Path, tree: &[i32]) -> Result<(), SharedMemory> {
-    for pid in tree {
-        let smaps = fs::read_to_string(root.join(format!("{pid}/smaps"))).unwrap_or_default();
+pub fn refuse_shared_memory(memory: &[(i32, String)]) -> Result<(), SharedMemory> {
+    for (pid, smaps) in memory {
         let (mut is_it, mut size_kib) = (false, 0);
         for line in smaps.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -223,14 +258,10 @@ pub struct PrivateMemoryFile(i32);
 ///
 /// # Errors
 /// Which it is.
-pub fn refuse_private_memory_files(root: &Path, tree: &[i32]) -> Result<(), PrivateMemoryFile> {
-    let is_it = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().take(6).collect();
-        words.len() == 6 && words[1].ends_with('p') && words[5].starts_with(MEMORY_FILE)
-    };
-    let maps = |pid: &i32| fs::read_to_string(root.join(format!("{pid}/maps"))).unwrap_or_default();
-    match tree.iter().find(|pid| maps(pid).lines().any(is_it)) {
-        Some(pid) => Err(PrivateMemoryFile(*pid)),
+pub fn refuse_private_memory_files(mapped: &Mapped) -> Result<(), PrivateMemoryFile> {
+    let is_it = |mapping: &Mapping| !mapping.is_shared() && mapping.is_named(MEMORY_FILE);
+    match mapped.iter().find(|(_, all)| all.iter().any(is_it)) {
+        Some((pid, _)) => Err(PrivateMemoryFile(*pid)),
         None => Ok(()),
     }
 }
@@ -256,8 +287,7 @@ fn queue_users(table: &str) -> Vec<i32> {
 /// Files under which sockets of a tree of processes are known, as they gave them.
 pub fn bound(tree: &[i32]) -> BTreeSet<PathBuf> {
     let ours: BTreeSet<u32> = tree.iter().flat_map(|pid| sockets(*pid)).collect();
-    let table = fs::read("/proc/net/unix").unwrap_or_default();
-    let table = String::from_utf8_lossy(&table);
+    let table = process::text(Path::new("/proc/net/unix")).unwrap_or_default();
     let path = |line: &str| {
         // Number, references, protocol, flags, type, state, inode, and the name, which may have blanks.
         let (mut word, mut rest) = ("", line);
@@ -272,8 +302,8 @@ pub fn bound(tree: &[i32]) -> BTreeSet<PathBuf> {
 
 /// Numbers of a process's open sockets.
 fn sockets(pid: i32) -> Vec<u32> {
-    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let targets = links.filter_map(|link| fs::read_link(link.path()).ok()?.into_os_string().into_string().ok());
+    let links = process::links(&process::folder(Path::new("/proc"), pid)).unwrap_or_default().into_iter();
+    let targets = links.filter_map(|(_, to)| to.into_os_string().into_string().ok());
     targets.filter_map(|t| t.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()).collect()
 }
 
@@ -361,9 +391,10 @@ mod tests {
         // SAFETY: the name ends; what is returned is a descriptor of our own, or an error that set_len tells.
         let file = unsafe { File::from_raw_fd(libc::memfd_create(c"x".as_ptr(), 0)) };
         file.set_len(4096).unwrap();
-        assert_eq!(refuse_memory_files(&us), Ok(()));
-        while_mapped(&file, || assert!(refuse_memory_files(&us).is_err()));
-        assert_eq!(refuse_memory_files(&us), Ok(()));
+        let refuse = || refuse_memory_files(&mapped(Path::new("/proc"), &us).unwrap());
+        assert_eq!(refuse(), Ok(()));
+        while_mapped(&file, || assert!(refuse().is_err()));
+        assert_eq!(refuse(), Ok(()));
     }
 
     #[test]
@@ -374,9 +405,10 @@ mod tests {
         // SAFETY: zero is a value of each field.
         let whole = libc::flock { l_type: libc::F_WRLCK as i16, ..unsafe { std::mem::zeroed() } };
         nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_SETLK(&whole)).unwrap();
-        assert_eq!(refuse_mapped_locks(&us), Ok(()));
-        while_mapped(&file, || assert!(refuse_mapped_locks(&us).is_err()));
-        assert_eq!(refuse_mapped_locks(&us), Ok(()));
+        let refuse = || refuse_mapped_locks(&mapped(Path::new("/proc"), &us).unwrap());
+        assert_eq!(refuse(), Ok(()));
+        while_mapped(&file, || assert!(refuse().is_err()));
+        assert_eq!(refuse(), Ok(()));
     }
 
     #[test]
@@ -394,21 +426,28 @@ mod tests {
             fs::create_dir(dir.path().join(pid.to_string())).unwrap();
             fs::write(dir.path().join(format!("{pid}/smaps")), text).unwrap();
         }
-        assert_eq!(refuse_shared_memory(dir.path(), &[7, 10]), Ok(()));
-        assert_eq!(refuse_shared_memory(dir.path(), &[7, 8]), Err(SharedMemory::Unused(8, 4095)));
-        assert_eq!(refuse_shared_memory(dir.path(), &[9]), Err(SharedMemory::Part(9)));
+        let refuse = |tree: &[i32]| refuse_shared_memory(&memory(dir.path(), tree).unwrap());
+        assert_eq!(refuse(&[7, 10, 11]), Ok(()));
+        assert_eq!(refuse(&[7, 8]), Err(SharedMemory::Unused(8, 4095)));
+        assert_eq!(refuse(&[9]), Err(SharedMemory::Part(9)));
     }
 
     #[test]
     fn a_part_of_a_file_in_memory_that_a_program_has_for_itself_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let line = |rights| format!("7f0000000000-7f0000100000 {rights} 00000000 00:01 1025 /memfd:lib (deleted)\n");
+        // Another file has a name that is not UTF-8.
+        let other = b"7f0000100000-7f0000200000 rw-s 00000000 fe:01 12 /home/a/caf\xe9.dat\n";
         for (pid, rights) in [(7, "rw-s"), (8, "r-xp")] {
             fs::create_dir(dir.path().join(pid.to_string())).unwrap();
-            fs::write(dir.path().join(format!("{pid}/maps")), line(rights)).unwrap();
+            let maps = [&other[..], line(rights).as_bytes()].concat();
+            fs::write(dir.path().join(format!("{pid}/maps")), maps).unwrap();
         }
-        assert_eq!(refuse_private_memory_files(dir.path(), &[7]), Ok(()));
-        assert_eq!(refuse_private_memory_files(dir.path(), &[7, 8]), Err(PrivateMemoryFile(8)));
+        let refuse = |tree: &[i32]| refuse_private_memory_files(&mapped(dir.path(), tree).unwrap());
+        assert_eq!(refuse(&[7, 9]), Ok(()));
+        assert_eq!(refuse(&[7, 8]), Err(PrivateMemoryFile(8)));
+        fs::create_dir_all(dir.path().join("9/maps")).unwrap();
+        assert!(mapped(dir.path(), &[7, 9]).unwrap_err().to_string().contains("process 9 cannot be looked into"));
     }
 
     #[test]

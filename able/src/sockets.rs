@@ -1,6 +1,7 @@
 //! Sockets of a set of processes, and whether what is at their other end belongs to the set.
 
 use crate::limits::{self, Limit};
+use openfiles::process;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -48,9 +49,8 @@ impl Sockets {
         for pid in pids {
             sockets.in_our_network |= ours.is_some() && network(&pid.to_string()) == ours;
             let folder = root.join(pid.to_string());
-            let entries = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
-            let targets = entries.filter_map(|e| fs::read_link(e.path()).ok());
-            sockets.ours.extend(targets.filter_map(|t| inode(&t.to_string_lossy())));
+            let links = process::links(&folder).unwrap_or_default().into_iter();
+            sockets.ours.extend(links.filter_map(|(_, to)| inode(&to.to_string_lossy())));
             for (table, column) in [("udp", 9), ("udp6", 9), ("raw", 9), ("packet", 8), ("netlink", 9), ("unix", 6)] {
                 sockets.known.extend(rows(&folder, table).filter_map(|r| r.get(column)?.parse::<u64>().ok()));
             }
@@ -108,7 +108,7 @@ fn inode(path: &str) -> Option<u64> {
 
 /// Words of the lines of a table below `/proc/PID/net`.
 fn rows(folder: &Path, table: &str) -> impl Iterator<Item = Vec<String>> + use<> {
-    let text = fs::read_to_string(folder.join("net").join(table)).unwrap_or_default();
+    let text = process::text(&folder.join("net").join(table)).unwrap_or_default();
     let words = |line: &str| line.split_whitespace().map(str::to_string).collect();
     text.lines().skip(1).map(words).collect::<Vec<Vec<String>>>().into_iter()
 }
@@ -162,6 +162,8 @@ mod tests {
         fs::write(folder.join("net/tcp"), format!("head\n{four}")).unwrap();
         let six = row(&format!("{mapped}:1F90"), &format!("{mapped}:9C40"), 12);
         fs::write(folder.join("net/tcp6"), format!("head\n{six}")).unwrap();
+        let unix = b"head\n0: 2 0 0 1 1 20 /caf\xe9\n0: 2 0 0 1 1 21\n";
+        fs::write(folder.join("net/unix"), unix).unwrap();
         dir
     }
 
@@ -174,6 +176,7 @@ mod tests {
             assert_eq!([kind(11), kind(12)], [within, within], "{network}: ::ffff:127.0.0.1 is 127.0.0.1");
             let (limit, found) = sockets.foreign("socket:[13]").unwrap();
             assert!(limit == limits::TCP_OUTSIDE && found.contains("127.0.0.1:3000"), "{found}");
+            assert_eq!([kind(20), kind(21)], [None, None], "a socket's name need not be UTF-8");
         }
     }
 }

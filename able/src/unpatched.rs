@@ -25,6 +25,8 @@ pub enum Lost {
     Lock(#[from] peers::MappedLock),
     /// What shared memory holds, or that it holds little.
     Memory(#[from] peers::SharedMemory),
+    /// Nobody knows what.
+    Unseen(#[from] peers::Unseen),
     /// A process.
     Daemon(#[from] unshared::Daemon),
 }
@@ -40,13 +42,13 @@ pub fn refuse_lost(patch: u32, tree: impl FnOnce() -> Vec<i32>) -> Result<(), Lo
     }
     let (tree, proc) = (tree(), Path::new("/proc"));
     if patch < KEEPS_FILES {
-        peers::refuse_memory_files(&tree)?;
+        peers::refuse_memory_files(&peers::mapped(proc, &tree)?)?;
     }
     if patch < KEEPS_LOCKS {
-        peers::refuse_mapped_locks(&tree)?;
+        peers::refuse_mapped_locks(&peers::mapped(proc, &tree)?)?;
     }
     if patch < KEEPS_HOLES {
-        peers::refuse_shared_memory(proc, &tree)?;
+        peers::refuse_shared_memory(&peers::memory(proc, &tree)?)?;
     }
     Ok(unshared::refuse_daemons(proc, &tree)?)
 }

@@ -2,6 +2,7 @@
 //! file does to it.
 
 use crate::peers;
+use openfiles::process;
 use std::fs;
 use std::path::Path;
 
@@ -19,6 +20,8 @@ pub enum Refused {
     Node(#[from] peers::OfTheNode),
     /// It would be a counter.
     Semaphore(#[from] peers::EventSemaphore),
+    /// Nobody knows what it has.
+    Unseen(#[from] peers::Unseen),
     /// It would be zeros.
     Private(#[from] peers::PrivateMemoryFile),
 }
@@ -34,7 +37,7 @@ pub fn refuse(tree: &[i32]) -> Result<(), Refused> {
     peers::refuse_outside(tree)?;
     peers::refuse_node_ipc(tree)?;
     peers::refuse_event_semaphores(proc, tree)?;
-    Ok(peers::refuse_private_memory_files(proc, tree)?)
+    Ok(peers::refuse_private_memory_files(&peers::mapped(proc, tree)?)?)
 }
 
 /// Which of these two threads have in common (kcmp(2)).
@@ -112,7 +115,7 @@ pub fn refuse_daemons(root: &Path, tree: &[i32]) -> Result<(), Daemon> {
     let Some((first, others)) = tree.split_first() else { return Ok(()) };
     // Parent and session.
     let of = |pid: &i32| {
-        let stat = fs::read_to_string(root.join(format!("{pid}/stat"))).ok()?;
+        let stat = process::text(&process::folder(root, *pid).join("stat")).ok()?;
         let fields: Vec<i32> = stat
             .rsplit(')')
             .next()?
@@ -172,7 +175,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for (pid, parent, session) in [(10, 1, 10), (11, 10, 10), (12, 10, 12), (13, 12, 12), (14, 10, 9)] {
             fs::create_dir(dir.path().join(pid.to_string())).unwrap();
-            let stat = format!("{pid} (a) b) S {parent} {pid} {session} 0 -1 0\n");
+            let rest = format!(" b) S {parent} {pid} {session} 0 -1 0\n");
+            let stat = [pid.to_string().as_bytes(), b" (caf\xe9)", rest.as_bytes()].concat();
             fs::write(dir.path().join(format!("{pid}/stat")), stat).unwrap();
         }
         assert_eq!(refuse_daemons(dir.path(), &[10, 11, 12, 13]), Ok(()));

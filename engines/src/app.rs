@@ -10,10 +10,12 @@ use files::{Glances, States};
 use finished::{Before, Limits, NotFinished, wait};
 use host::mail::{Post, Tries};
 use job::writers;
+use openfiles::by_size::dated;
 use protocol::Manifest;
 use run::storage::gone;
 use run::{Checkpoints, Error, Patience, Worker, bring_back, newer};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,8 +81,8 @@ pub struct App {
     again: Duration,
     /// Brings files back, which may hang.
     worker: Worker,
-    /// What was there before the run, if nothing newer than a line may be.
-    found: Option<States>,
+    /// What was there before the run, if nothing newer than a line may be; or why nobody knows.
+    found: Option<Result<States, String>>,
 }
 
 impl App {
@@ -120,8 +122,8 @@ impl App {
     /// The program is to find no files but those of its line: with newer ones it would not go back far enough. What a
     /// run that begins has found, and nobody has changed since, is its user's.
     pub fn exact(mut self, resumes: bool) -> App {
-        let now = || Patience::LONG.with(|| self.files.now()).unwrap_or_default();
-        self.found = Some(if resumes { States::new() } else { now() });
+        let now = || Patience::LONG.with(|| self.files.now()).map_err(|e| e.to_string());
+        self.found = Some(if resumes { Ok(States::new()) } else { now() });
         self
     }
 
@@ -131,18 +133,20 @@ impl App {
             (self.files.clone(), self.post.clone(), self.taken.clone(), self.writers.clone());
         let (announced, heard) = (self.announced.clone(), self.heard.clone());
         let watch = self.watches.begin();
-        *lock(&taken) = files.now().unwrap_or_default();
+        // What was there before is no checkpoint.
+        let mut is_known = note(&files, &taken);
         threads::start(move || {
             let mut known = Glances::new();
             let (mut before, mut since, mut is_told, mut told) = (Glances::new(), Instant::now(), false, 0);
             while watch.is_current() {
                 let looked = Instant::now();
                 let glance = files.glance();
+                is_known = is_known || note(&files, &taken);
                 let count = announced.get().0;
                 if count > heard.load(Ordering::SeqCst).max(told) {
                     told = count;
                     // What it has announced is taken as it is, and not once more for its looks.
-                    *lock(&taken) = files.now().unwrap_or_default();
+                    note(&files, &taken);
                     known = glance.clone();
                     post.tell_of(&watch, Happening::Appeared);
                 }
@@ -151,7 +155,7 @@ impl App {
                     (before, since, is_told) = (glance, Instant::now(), false);
                 }
                 // Of several files, others may be to come; one that is replaced all the time is whole at any time.
-                if (is_still || before.len() == 1) && !before.is_empty() && before != known {
+                if is_known && (is_still || before.len() == 1) && !before.is_empty() && before != known {
                     match news(&files, &taken, &writers) {
                         Some(true) => {
                             known = before.clone();
@@ -182,12 +186,19 @@ fn set_aside(files: &Files, line: Option<&Manifest>, found: &States) -> run::Res
     Ok(())
 }
 
-/// Puts a file where its program does not find it.
-pub(crate) fn put_aside(path: &Path) -> run::Result<()> {
-    let (Some(folder), Some(name)) = (path.parent().map(|p| p.join(ASIDE)), path.file_name()) else { return Ok(()) };
+/// Puts a file where its program does not find it, beside what was put there before; where, if there is one.
+pub(crate) fn put_aside(path: &Path) -> run::Result<Option<PathBuf>> {
+    let (Some(folder), Some(name)) = (path.parent().map(|p| p.join(ASIDE)), path.file_name()) else { return Ok(None) };
+    let look = || match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    };
+    let Some(found) = Patience::LONG.with(look).map_err(Error::at(path))? else { return Ok(None) };
+    let aside = folder.join(dated(&name.to_string_lossy(), &found));
     // The answer to a first try may have been lost.
-    let moved = || fs::create_dir_all(&folder).and_then(|()| gone(fs::rename(path, folder.join(name))));
-    Patience::LONG.with(moved).map_err(Error::at(path))
+    let moved = || fs::create_dir_all(&folder).and_then(|()| gone(fs::rename(path, &aside)));
+    Patience::LONG.with(moved).map_err(Error::at(path))?;
+    Ok(Some(aside))
 }
 
 /// Keeps what a program has written after the checkpoint from which it goes on, and tells where: nobody knows whether that is whole.
@@ -195,13 +206,20 @@ fn keep_newer(line: &Manifest) {
     for file in newer(line) {
         let name = file.display();
         match put_aside(&file) {
-            Ok(()) => protocol::say!(
-                "joulepoint: {name} was written after checkpoint {}, and may not be whole: it is kept beside, in {ASIDE}/",
-                line.number
+            Ok(None) => {}
+            Ok(Some(aside)) => protocol::say!(
+                "joulepoint: {name} was written after checkpoint {}, and may not be whole: it is kept as {}",
+                line.number,
+                aside.display()
             ),
             Err(e) => tracing::warn!(%e, "a file that is newer than its checkpoint is not kept"),
         }
     }
+}
+
+/// Notes what files look like as taken; whether that is known.
+fn note(files: &Files, taken: &Mutex<States>) -> bool {
+    files.now().map(|now| *lock(taken) = now).is_ok()
 }
 
 /// Whether files are finished and others than those that were taken last; none while that cannot be said.
@@ -234,7 +252,8 @@ impl Engine for App {
     fn prepare(&mut self, from: Option<&Manifest>, interval_s: f64) -> Result<Vec<(String, String)>, Unprepared> {
         let mut environment = interval_variables(interval_s);
         let folder = from.map(|manifest| self.checkpoints.path(manifest.number));
-        let (files, found, line, copies) = (self.files.clone(), self.found.clone(), from.cloned(), folder.clone());
+        let found = self.found.clone().transpose().map_err(Unprepared::Storage)?;
+        let (files, line, copies) = (self.files.clone(), from.cloned(), folder.clone());
         let back = move || -> run::Result<Vec<String>> {
             match (&found, &line) {
                 (Some(found), line) => set_aside(&files, line.as_ref(), found)?,
@@ -501,8 +520,29 @@ mod tests {
             fs::write(&state, "newer").unwrap();
             app.prepare(None, 90.0).unwrap();
             assert!(!state.exists());
-            assert_eq!(fs::read_to_string(dir.path().join(ASIDE).join("state.cpt")).unwrap(), "newer");
+            assert!(aside(dir.path()).contains(&"newer".to_string()));
         }
+    }
+
+    /// What is kept of the program's files in a folder.
+    fn aside(folder: &Path) -> Vec<String> {
+        let all = fs::read_dir(folder.join(ASIDE)).into_iter().flatten().flatten();
+        let mut all: Vec<String> = all.map(|file| fs::read_to_string(file.path()).unwrap()).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn what_was_there_before_is_no_checkpoint_though_nobody_could_look_at_it() {
+        let (dir, mut app, mut clock, _) = engine(None);
+        // Nobody can look at a link that leads to itself.
+        let link = dir.path().join("other.cpt");
+        std::os::unix::fs::symlink("other.cpt", &link).unwrap();
+        app.prepare(None, 90.0).unwrap();
+        fs::remove_file(link).unwrap();
+        assert_eq!(clock.wait(now_s() + 3.5), None, "it was there before");
+        fs::write(dir.path().join("state.cpt"), "newer").unwrap();
+        assert_eq!(next(&mut clock), Happening::Appeared);
     }
 
     #[test]
@@ -516,12 +556,16 @@ mod tests {
             let failed = app.prepare(from, 90.0);
             assert!(matches!(failed, Err(Unprepared::Storage(_))), "{failed:?}");
         }
+        // Nobody knows what was there before.
+        let mut app = app.exact(false);
+        app.files.patterns = vec!["*.cpt".into()];
+        assert!(matches!(app.prepare(None, 90.0), Err(Unprepared::Storage(_))));
     }
 
     #[test]
     fn what_was_written_after_the_checkpoint_is_kept_beside_what_comes_back() {
         let (dir, mut app, mut clock, _) = engine(None);
-        let (state, aside) = (dir.path().join("state.cpt"), dir.path().join(ASIDE).join("state.cpt"));
+        let state = dir.path().join("state.cpt");
         fs::write(&state, "of the line").unwrap();
         let (number, into) = app.checkpoints.room().unwrap();
         app.begin(into);
@@ -533,11 +577,14 @@ mod tests {
         let line = Manifest { version: protocol::VERSION, number, files, ..Manifest::default() };
         app.checkpoints.commit(&line).unwrap();
         app.prepare(Some(&line), 90.0).unwrap();
-        assert!(!aside.exists(), "it is the same");
-        fs::write(&state, "newer").unwrap();
-        app.prepare(Some(&line), 90.0).unwrap();
-        assert_eq!(fs::read_to_string(&state).unwrap(), "of the line");
-        assert_eq!(fs::read_to_string(&aside).unwrap(), "newer");
+        assert_eq!(aside(dir.path()), [""; 0], "it is the same");
+        for newer in ["newer", "newer still"] {
+            fs::write(&state, newer).unwrap();
+            app.prepare(Some(&line), 90.0).unwrap();
+            assert_eq!(fs::read_to_string(&state).unwrap(), "of the line");
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(aside(dir.path()), ["newer", "newer still"], "what a second failure puts aside replaces nothing");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use driver::Repeated;
 use driver::ports::{Engine, Happening, NotSaved, Unprepared};
 use host::mail::{Post, Tries, Try, now_s};
 use mpi_relay::{Layout, line};
+use openfiles::by_size::may_be_shared;
 use openfiles::patiently::patiently;
 use protocol::{Counted, Manifest, Messages};
 use run::Checkpoints;
@@ -421,7 +422,9 @@ fn keep_outputs(calls: &Calls, standing: &[Standing], into: &Path) -> Result<(),
 /// Copies a call's part of a file as soon as the file has it up to `end`, or syncs it; where the part ends.
 fn keep(target: &Target, end: u64, has_error: bool, copy: Option<&Path>) -> io::Result<u64> {
     let mut file = File::open(&target.path)?;
-    let length = length_from(&file, end, has_error)?;
+    // Others may write to it, too, and `srun` last: then `end` says nothing. What tasks of an array share is not cut at a restore.
+    let waits = |length: u64| has_error || length > end && !may_be_shared(&target.path);
+    let length = length_when(&file, end, waits)?;
     match copy {
         Some(copy) => {
             file.seek(io::SeekFrom::Start(target.start))?;
@@ -438,6 +441,11 @@ fn keep(target: &Target, end: u64, has_error: bool, copy: Option<&Path>) -> io::
 /// # Errors
 /// What the file system says, or that they do not arrive.
 pub fn length_from(file: &File, bytes: u64, has_error: bool) -> io::Result<u64> {
+    length_when(file, bytes, |_| has_error)
+}
+
+/// The same, where a file of a length that `waits` has to stand still.
+fn length_when(file: &File, bytes: u64, waits: impl Fn(u64) -> bool) -> io::Result<u64> {
     let limit = Instant::now() + OUTPUT_LIMIT;
     let (mut before, mut since) = (file.metadata()?.len(), Instant::now());
     loop {
@@ -446,7 +454,7 @@ pub fn length_from(file: &File, bytes: u64, has_error: bool) -> io::Result<u64> 
             (before, since) = (length, Instant::now());
         }
         let is_late = Instant::now() > limit;
-        if length >= bytes && (!has_error || is_late || since.elapsed() >= STANDS_STILL) {
+        if length >= bytes && (!waits(length) || is_late || since.elapsed() >= STANDS_STILL) {
             return Ok(length);
         }
         if is_late {
@@ -523,6 +531,13 @@ mod tests {
         let outputs: Vec<Output> = serde_json::from_slice(&fs::read(into.join("a.1.json")).unwrap()).unwrap();
         assert_eq!(outputs, [Output { descriptor: 1, start: 6, end: 20, saved: Some("a.1.out1".into()) }]);
         assert_eq!(fs::read_to_string(into.join("a.1.out1")).unwrap(), "before\nafter7\n");
+
+        let kept = |end| {
+            let begun = Instant::now();
+            (keep(&target(1), end, false, None).unwrap(), begun.elapsed() >= STANDS_STILL)
+        };
+        assert_eq!(kept(20).0, 20);
+        assert_eq!(kept(17), (20, true), "others have written: the last bytes of the step may still come");
 
         let mut other = standing[0].clone();
         other.member.call = "b.1".into();

@@ -258,9 +258,10 @@ fn wait_for_calm(tree: &Tree) {
 
 /// Notes which files the program adds to: these go back to their size.
 fn write_added_to(tree: &Tree, into: &Path) -> Result<(), String> {
-    let in_hand = tree.processes().into_iter().flat_map(|process| held::of(process.pid));
+    let pids: Vec<i32> = tree.processes().iter().map(|process| process.pid).collect();
+    let in_hand = held::of(&pids).map_err(|e| format!("open files: {e}"))?;
     let added_to: BTreeSet<PathBuf> =
-        in_hand.filter(|file| file.writing == Writing::Adds).map(|file| file.path).collect();
+        in_hand.into_iter().filter(|file| file.writing == Writing::Adds).map(|file| file.path).collect();
     let text = serde_json::to_vec(&added_to).map_err(|e| e.to_string())?;
     fs::write(into.join(ADDED_TO), text).map_err(|e| format!("{ADDED_TO}: {e}"))
 }

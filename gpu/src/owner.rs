@@ -2,6 +2,7 @@
 
 use crate::driver::Driver;
 use crate::suspension::Trouble;
+use openfiles::process;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,9 +28,8 @@ pub(crate) fn is_ending(root: &Path, pid: i32) -> bool {
 }
 
 fn mapped(root: &Path, pid: i32) -> Option<PathBuf> {
-    let maps = fs::read_to_string(root.join(format!("{pid}/maps"))).ok()?;
-    let path = |line: &str| line.splitn(6, ' ').nth(5).map(|path| PathBuf::from(path.trim()));
-    maps.lines().filter_map(path).find(|path| is_library(path))
+    let all = process::mappings(&process::folder(root, pid)).ok()?;
+    all.into_iter().map(|mapping| mapping.name).find(|path| is_library(path))
 }
 
 /// The process among these that uses GPUs, if one does.
@@ -55,8 +55,8 @@ pub(crate) fn find(driver: &Driver, root: &Path, pids: &[i32]) -> Result<Option<
 
 /// A GPU's device file that a process holds open.
 fn device(root: &Path, pid: i32) -> Option<PathBuf> {
-    let links = fs::read_dir(root.join(format!("{pid}/fd"))).into_iter().flatten().flatten();
-    links.filter_map(|link| fs::read_link(link.path()).ok()).find(|path| is_device(path) || is_test_device(path))
+    let links = process::links(&process::folder(root, pid)).ok()?;
+    links.into_iter().map(|(_, to)| to).find(|path| is_device(path) || is_test_device(path))
 }
 
 /// Whether a file is a device of NVIDIA's driver.
@@ -86,12 +86,13 @@ mod tests {
     #[test]
     fn the_library_is_found_as_a_process_has_it() {
         let proc = tempfile::tempdir().unwrap();
-        let maps = |pid: i32, text: &str| {
+        let maps = |pid: i32, text: &[u8]| {
             fs::create_dir_all(proc.path().join(pid.to_string())).unwrap();
             fs::write(proc.path().join(format!("{pid}/maps")), text).unwrap();
         };
-        maps(1, "7f00-7f01 r-xp 00000000 00:1b 5     /usr/lib/libcudart.so.12\n7f02-7f03 rw-p 00000000 00:00 0\n");
-        maps(2, "7f00-7f01 r-xp 00000000 00:1b 5     /opt/a b/libcuda.so.580.159.04\n");
+        maps(1, b"7f00-7f01 r-xp 00000000 00:1b 5     /usr/lib/libcudart.so.12\n7f02-7f03 rw-p 00000000 00:00 0\n");
+        let other = b"7f00-7f01 rw-s 00000000 00:1b 6     /home/a/caf\xe9.dat\n";
+        maps(2, &[&other[..], b"7f02-7f03 r-xp 00000000 00:1b 5     /opt/a b/libcuda.so.580.159.04\n"].concat());
         assert_eq!(library(proc.path(), &[1, 2, 7]), None, "it is mapped, and no GPU is held");
         fs::create_dir_all(proc.path().join("2/fd")).unwrap();
         std::os::unix::fs::symlink("/dev/nvidiactl", proc.path().join("2/fd/5")).unwrap();

@@ -4,6 +4,7 @@
 //! kept, and a log of several tasks is left alone.
 
 use crate::held::{InHand, Writing, is_lost};
+use crate::patiently::{is_of_passing_kind, patiently_while};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
@@ -84,28 +85,43 @@ pub struct Back {
 
 /// The files that a stopped program writes. Of those that are `whole` the content is kept; of those that `stay` what is written over
 /// stays.
+///
+/// # Errors
+/// What the storage says of one.
 pub fn written(
     open: &BTreeSet<InHand>,
     whole: &dyn Fn(&InHand) -> bool,
     stay: &dyn Fn(&InHand) -> bool,
-) -> Vec<Written> {
+) -> io::Result<Vec<Written>> {
     let does_more = |file: &&InHand| file.writing != Writing::Adds || file.reads;
     let more: BTreeSet<&Path> = open.iter().filter(does_more).map(|file| file.path.as_path()).collect();
-    let of = |file: &InHand| {
+    let of = |file: &InHand| -> io::Result<Written> {
         let (is_whole, stays) = (whole(file), stay(file));
-        let known_by = if is_whole { None } else { KnownBy::of(&file.path, file.bytes, stays) };
+        let known_by = if is_whole { None } else { KnownBy::of(&file.path, file.bytes, stays)? };
         let only_adds = !more.contains(file.path.as_path());
-        Written { path: file.path.clone(), bytes: file.bytes, stays, only_adds, known_by }
+        Ok(Written { path: file.path.clone(), bytes: file.bytes, stays, only_adds, known_by })
     };
-    let all: BTreeSet<Written> = open.iter().filter(|file| file.writing > Writing::No).map(of).collect();
-    all.into_iter().collect()
+    let all: io::Result<BTreeSet<Written>> = open.iter().filter(|file| file.writing > Writing::No).map(of).collect();
+    Ok(all?.into_iter().collect())
 }
 
 impl KnownBy {
-    pub(crate) fn of(path: &Path, bytes: u64, may_be_written_over: bool) -> Option<KnownBy> {
-        let inode = fs::symlink_metadata(path).ok()?.ino();
-        let end = if may_be_written_over { None } else { end(path, bytes).ok() };
-        Some(KnownBy { inode, end: end.unwrap_or_default() })
+    /// None for a file that others have taken away.
+    pub(crate) fn of(path: &Path, bytes: u64, may_be_written_over: bool) -> io::Result<Option<KnownBy>> {
+        let Some(found) = named(path, || fs::symlink_metadata(path))? else { return Ok(None) };
+        let inode = found.ino();
+        if may_be_written_over {
+            return Ok(Some(KnownBy { inode, end: Vec::new() }));
+        }
+        // It may be one that is only written to, and others may cut it or take it away.
+        let is_of_file = |e: &io::Error| {
+            matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::NotFound | ErrorKind::UnexpectedEof)
+        };
+        let may_pass = |e: &io::Error| !is_of_file(e) && is_of_passing_kind(e);
+        match patiently_while(may_pass, || end(path, bytes)) {
+            Err(e) if !is_of_file(&e) => Err(of_path(path, &e)),
+            end => Ok(Some(KnownBy { inode, end: end.unwrap_or_default() })),
+        }
     }
 
     /// Whether a file that was found is it, or one that is alike as far as it went.
@@ -216,6 +232,25 @@ impl Written {
     }
 }
 
+/// What a look at a path shows, if there is such a file.
+pub(crate) fn named(path: &Path, look: impl FnMut() -> io::Result<Metadata>) -> io::Result<Option<Metadata>> {
+    // What the kernel adds to the name of a file that is removed may make it too long.
+    let is_none = |e: &io::Error| {
+        matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+            || e.raw_os_error() == Some(libc::ENAMETOOLONG)
+    };
+    let may_pass = |e: &io::Error| e.kind() != ErrorKind::PermissionDenied && is_of_passing_kind(e);
+    match patiently_while(may_pass, look) {
+        Err(e) if is_none(&e) => Ok(None),
+        found => found.map(Some).map_err(|e| of_path(path, &e)),
+    }
+}
+
+/// An error with the name of its file.
+pub(crate) fn of_path(path: &Path, e: &io::Error) -> io::Error {
+    io::Error::new(e.kind(), format!("{}: {e}", path.display()))
+}
+
 /// A file, if there is one of that name.
 fn there(path: &Path) -> io::Result<Option<Metadata>> {
     match fs::symlink_metadata(path) {
@@ -251,9 +286,14 @@ fn cut(name: &str, bytes: usize) -> &str {
 
 /// The name under which a file is set aside in its folder, by its last change.
 pub fn aside(name: &str, found: &Metadata) -> String {
+    format!(".{}", dated(name, found))
+}
+
+/// The name under which a file is kept elsewhere, by its last change.
+pub fn dated(name: &str, found: &Metadata) -> String {
     let end = format!(".joulepoint-aside-{}.{:09}", found.mtime(), found.mtime_nsec());
-    // A temporary file's name has some letters more.
-    format!(".{}{end}", cut(name, NAME_BYTES - end.len() - 1 - 8))
+    // A hidden or temporary file's name has some letters more.
+    format!("{}{end}", cut(name, NAME_BYTES - end.len() - 1 - 8))
 }
 
 /// What is said of a file that is left as it is.
@@ -362,7 +402,20 @@ mod tests {
         let bytes = fs::metadata(path).unwrap().len();
         let file =
             InHand { path: path.to_path_buf(), bytes, stored_bytes: bytes, writing: Writing::Adds, reads: false };
-        written(&[file].into(), &|_| false, &|_| stays).remove(0)
+        written(&[file].into(), &|_| false, &|_| stays).unwrap().remove(0)
+    }
+
+    #[test]
+    fn what_a_file_is_known_by_may_be_missing_and_is_never_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |name: &str, bytes| KnownBy::of(&dir.path().join(name), bytes, false);
+        fs::write(dir.path().join("log"), "12345").unwrap();
+        assert_eq!(of("log", 5).unwrap().unwrap().end, b"12345");
+        assert_eq!(of("log", 9).unwrap().unwrap().end, b"", "others have cut it");
+        assert_eq!(of("none", 5).unwrap(), None);
+        std::os::unix::fs::symlink("loop", dir.path().join("loop")).unwrap();
+        let unread = of("loop/log", 5).unwrap_err();
+        assert!(unread.to_string().contains("loop/log: "), "{unread}");
     }
 
     #[test]
@@ -448,6 +501,7 @@ mod tests {
         let file = |writing, reads| InHand { path: "/w/log".into(), bytes: 0, stored_bytes: 0, writing, reads };
         let only_adds = |open: &[InHand]| {
             written(&open.iter().cloned().collect(), &|_| true, &|_| false)
+                .unwrap()
                 .iter()
                 .map(|w| w.only_adds)
                 .collect::<Vec<_>>()

@@ -1,5 +1,6 @@
 //! What a process has open for writing.
 
+use crate::process;
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -28,7 +29,7 @@ pub(crate) struct Open {
 
 impl Info {
     pub fn read(path: &Path) -> io::Result<Info> {
-        Info::parse(&fs::read_to_string(path)?).ok_or_else(|| ErrorKind::InvalidData.into())
+        Info::parse(&process::text(path)?).ok_or_else(|| ErrorKind::InvalidData.into())
     }
 
     fn parse(text: &str) -> Option<Info> {

@@ -1,8 +1,12 @@
 //! Finds the files that a stopped program has open or mapped, and decides which of them a checkpoint must hold whole.
 
+use crate::by_size::{named, of_path};
+use crate::patiently::patiently;
+use crate::process::{self, Mapping, if_there};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -88,54 +92,64 @@ pub fn is_lost(path: &Path) -> bool {
     COMMON.iter().any(|c| path.starts_with(c)) || path.starts_with(SHARED_MEMORY)
 }
 
-/// The files that a process has open or mapped.
-pub fn of(pid: i32) -> BTreeSet<InHand> {
-    let process = PathBuf::from(format!("/proc/{pid}"));
-    let links = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-    let open = links.filter_map(|link| open(&process, &link.path()));
-    open.chain(mapped(&fs::read_to_string(process.join("maps")).unwrap_or_default())).collect()
+/// The files that these processes have open or mapped; one that is gone has none. A storage is waited for.
+///
+/// # Errors
+/// What cannot be looked at.
+pub fn of(pids: &[i32]) -> io::Result<BTreeSet<InHand>> {
+    let mut all = BTreeSet::new();
+    for pid in pids {
+        let process = process::folder(Path::new("/proc"), *pid);
+        let told = |e: io::Error| io::Error::new(e.kind(), format!("process {pid}: {e}"));
+        for (number, path) in if_there(process::links(&process)).map_err(told)?.unwrap_or_default() {
+            all.extend(if_there(open(&process, &number, path)).map_err(told)?.flatten());
+        }
+        for mapping in if_there(process::mappings(&process)).map_err(told)?.unwrap_or_default() {
+            all.extend(mapped(mapping).map_err(told)?);
+        }
+    }
+    Ok(all)
 }
 
-fn open(process: &Path, link: &Path) -> Option<InHand> {
-    let metadata = fs::metadata(link).ok()?;
-    let path = fs::read_link(link).ok()?;
-    let info = fs::read_to_string(process.join("fdinfo").join(link.file_name()?)).ok()?;
+fn open(process: &Path, number: &OsStr, path: PathBuf) -> io::Result<Option<InHand>> {
+    let link = process.join("fd").join(number);
+    let found = if_there(patiently(|| fs::metadata(&link))).map_err(|e| of_path(&path, &e))?;
+    let Some(metadata) = found else { return Ok(None) };
+    let info = process::text(&process.join("fdinfo").join(number))?;
     let field = |name: &str| info.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
-    let flags = i32::from_str_radix(field("flags:")?, 8).ok()?;
-    let at: u64 = field("pos:")?.parse().ok()?;
+    let flags = field("flags:").and_then(|flags| i32::from_str_radix(flags, 8).ok()).ok_or(ErrorKind::InvalidData)?;
+    let at: Option<u64> = field("pos:").and_then(|at| at.parse().ok());
     let writing = match flags & libc::O_ACCMODE {
         libc::O_RDONLY => Writing::No,
         _ if flags & libc::O_APPEND != 0 => Writing::Adds,
-        libc::O_WRONLY if at == metadata.len() => Writing::AtEnd,
+        libc::O_WRONLY if at == Some(metadata.len()) => Writing::AtEnd,
         _ => Writing::Anywhere,
     };
     in_hand(path, &metadata, writing, flags & libc::O_ACCMODE != libc::O_WRONLY)
 }
 
-/// Writable shared mappings; their descriptors may be closed by now.
-fn mapped(maps: &str) -> Vec<InHand> {
-    let one = |line: &str| {
-        let mut words = line.splitn(6, ' ');
-        let rights = words.nth(1)?.as_bytes();
-        let path = PathBuf::from(words.nth(3)?.trim());
-        let metadata =
-            fs::metadata(&path).ok().filter(|_| rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's'))?;
-        in_hand(path, &metadata, Writing::Anywhere, true)
-    };
-    maps.lines().filter_map(one).collect()
+/// A writable shared mapping; its descriptor may be closed by now.
+fn mapped(mapping: Mapping) -> io::Result<Option<InHand>> {
+    if !mapping.is_written() || !mapping.name.is_absolute() {
+        return Ok(None);
+    }
+    let Some(metadata) = named(&mapping.name, || fs::metadata(&mapping.name))? else { return Ok(None) };
+    in_hand(mapping.name, &metadata, Writing::Anywhere, true)
 }
 
 /// None for a file without a name any more: CRIU saves that itself.
-fn in_hand(path: PathBuf, metadata: &fs::Metadata, writing: Writing, reads: bool) -> Option<InHand> {
+fn in_hand(path: PathBuf, metadata: &fs::Metadata, writing: Writing, reads: bool) -> io::Result<Option<InHand>> {
     let elsewhere = ["/proc", "/sys"];
     if !metadata.is_file() || !path.is_absolute() || elsewhere.iter().any(|e| path.starts_with(e)) {
-        return None;
+        return Ok(None);
     }
-    let named = fs::symlink_metadata(&path).ok()?;
-    let is_it = (named.dev(), named.ino()) == (metadata.dev(), metadata.ino());
+    let is_it = |found: fs::Metadata| (found.dev(), found.ino()) == (metadata.dev(), metadata.ino());
+    if !named(&path, || fs::symlink_metadata(&path))?.is_some_and(is_it) {
+        return Ok(None);
+    }
     let bytes = metadata.len();
     let stored_bytes = if has_holes(&path, metadata) { bytes.min(metadata.blocks() * BLOCK_BYTES) } else { bytes };
-    is_it.then_some(InHand { path, bytes, stored_bytes, writing, reads })
+    Ok(Some(InHand { path, bytes, stored_bytes, writing, reads }))
 }
 
 /// Whether a large file has holes. That it takes less room than it is long may also be due to compression.
@@ -150,8 +164,10 @@ fn has_holes(path: &Path, metadata: &fs::Metadata) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::parse;
     use std::fs::OpenOptions;
     use std::io::{Seek, SeekFrom, Write};
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -175,7 +191,7 @@ mod tests {
             back,
             gone,
         ];
-        let all = of(std::process::id() as i32);
+        let all = of(&[std::process::id() as i32]).unwrap();
         let found: Vec<(String, u64, Writing)> = all
             .into_iter()
             .filter(|f| f.path.starts_with(dir.path()))
@@ -196,14 +212,38 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_that_others_see_counts_as_written_over() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let path = file.path().display().to_string();
-        for (rights, count) in [("rw-s", 1), ("r--s", 0), ("rw-p", 0)] {
-            let maps = format!("7f00-7f10 {rights} 00000000 fe:01 12                 {path}\n");
-            assert_eq!(mapped(&maps).iter().filter(|f| f.writing == Writing::Anywhere).count(), count, "{rights}");
+    fn a_mapping_that_others_see_counts_as_written_over_whatever_its_name_is() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [&b"plain"[..], b"caf\xe9.dat", b"blank at the end ", b"two\nlines"] {
+            let path = dir.path().join(OsStr::from_bytes(name));
+            fs::write(&path, "1").unwrap();
+            let lines: Vec<&[u8]> = path.as_os_str().as_bytes().split(|byte| *byte == b'\n').collect();
+            let shown = lines.join(&b"\\012"[..]);
+            for (rights, count) in [("rw-s", 1), ("r--s", 0), ("rw-p", 0)] {
+                let head = format!("7f00-7f10 {rights} 00000000 fe:01 12                 ");
+                let maps = [head.as_bytes(), &shown, b"\n"].concat();
+                let found: Vec<InHand> = parse(&maps).into_iter().filter_map(|m| mapped(m).unwrap()).collect();
+                assert_eq!(found.len(), count, "{rights} {name:?}");
+                assert!(found.iter().all(|file| file.path == path && file.writing == Writing::Anywhere));
+            }
         }
-        assert!(mapped("7f00-7f10 rw-s 00000000 00:01 12                 /dev/zero (deleted)\n").is_empty());
+        let nameless = parse(b"7f00-7f10 rw-s 00000000 00:01 12                 /dev/zero (deleted)\n").remove(0);
+        assert_eq!(mapped(nameless).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_looked_at_is_not_taken_for_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "1").unwrap();
+        let look = |path: &Path| named(path, || fs::symlink_metadata(path));
+        assert!(look(&file).unwrap().is_some());
+        for none in [dir.path().join("none"), file.join("below"), dir.path().join("x".repeat(300))] {
+            assert!(look(&none).unwrap().is_none(), "{none:?}");
+        }
+        let stuck = named(&file, || Err(io::Error::from_raw_os_error(libc::ENXIO))).unwrap_err();
+        assert!(stuck.to_string().contains("file: "), "{stuck}");
+        assert_eq!(of(&[i32::MAX]).unwrap(), BTreeSet::new(), "a process that is gone");
     }
 
     #[test]

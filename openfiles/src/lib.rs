@@ -1,6 +1,6 @@
 //! Says which processes of this node may still write to a file: they have it open for that, or map it; and which files a process
-//! holds ([`held`]); takes files back to a size ([`by_size`]), finds those again that are read ([`read`]), and waits for a
-//! storage that does not answer ([`patiently`]).
+//! holds ([`held`]), as `/proc` says it ([`process`]); takes files back to a size ([`by_size`]), finds those again that are read
+//! ([`read`]), and waits for a storage that does not answer ([`patiently`]).
 //!
 //! All of it is read from `/proc`; no path of a user is opened, and no server of a network file system is asked. A file is
 //! known by its inode and the type of its file system, which all nodes that share it see alike.
@@ -8,13 +8,14 @@
 pub mod by_size;
 mod descriptors;
 pub mod held;
-mod maps;
 mod mounts;
 pub mod patiently;
+pub mod process;
 pub mod read;
 
 pub use mounts::{Mount, Mounts};
 
+use process::{Mapping, has_ended};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -99,11 +100,6 @@ pub fn writers(proc_root: &Path, pids: &[i32], files: &[FileId], until: Instant)
     look
 }
 
-/// Whether an error says that a process is gone.
-fn has_ended(e: &io::Error) -> bool {
-    e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(libc::ESRCH)
-}
-
 /// One process, and what is looked for in it.
 struct Process<'a> {
     pid: i32,
@@ -119,11 +115,11 @@ impl Process<'_> {
         let mut found = |file: Option<usize>, is_mapped: bool| {
             writers.extend(file.map(|file| Writer { pid: self.pid, process: self.name(), file, is_mapped }));
         };
-        for descriptor in fs::read_dir(self.folder.join("fd"))? {
+        for number in process::numbers(&self.folder)? {
             if Instant::now() > until {
                 return Err(ErrorKind::TimedOut.into());
             }
-            match descriptors::written(&self.folder, &descriptor?.file_name(), self.inodes) {
+            match descriptors::written(&self.folder, &number, self.inodes) {
                 Ok(Some(open)) => found(self.position(open.inode, mounts()?.fs_by_id(open.mount)), false),
                 Ok(None) => {}
                 // It was closed meanwhile.
@@ -131,7 +127,9 @@ impl Process<'_> {
                 Err(e) => return Err(e),
             }
         }
-        for mapping in maps::written(&fs::read_to_string(self.folder.join("maps"))?, self.inodes) {
+        let written = |mapping: &Mapping| mapping.is_written() && mapping.is_named("/");
+        let mapped = process::mappings(&self.folder)?.into_iter().filter(written);
+        for mapping in mapped.filter(|mapping| self.inodes.contains(&mapping.inode)) {
             found(self.position(mapping.inode, mounts()?.fs_by_device(&mapping.device)), true);
         }
         Ok(writers)
@@ -144,7 +142,7 @@ impl Process<'_> {
     }
 
     fn name(&self) -> String {
-        fs::read_to_string(self.folder.join("comm")).unwrap_or_default().trim_end().to_string()
+        process::text(&self.folder.join("comm")).unwrap_or_default().trim_end().to_string()
     }
 }
 

@@ -4,8 +4,10 @@
 //! A checkpoint names them by their path. Until it is needed the program may have removed, renamed or replaced them, and people
 //! may have edited them. So small ones are kept, and none is taken for another of the same size.
 
-use crate::by_size::{self, KnownBy, NotBack};
+use crate::by_size::{self, KnownBy, NotBack, named, of_path};
 use crate::held::{ADDED_TO_BYTES, InHand, Writing, is_lost};
+use crate::patiently::patiently;
+use crate::process::{self, if_there};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
@@ -54,17 +56,23 @@ pub struct Folder {
 
 /// The files that stopped processes read, and no process of them writes; those that the job can lose, since they are its user's.
 /// `most_bytes` of content are kept in all, the smallest first. What was changed after `began` the job has made.
-pub fn read(processes: &[i32], open: &BTreeSet<InHand>, most_bytes: u64, began: SystemTime) -> Vec<Read> {
+///
+/// # Errors
+/// What the kernel or the storage says of one.
+pub fn read(processes: &[i32], open: &BTreeSet<InHand>, most_bytes: u64, began: SystemTime) -> io::Result<Vec<Read>> {
     // Nothing is root's own.
     if nix::unistd::getuid().is_root() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let written: BTreeSet<&Path> = open.iter().filter(|f| f.writing > Writing::No).map(|f| f.path.as_path()).collect();
-    let mapped = mapped(processes).into_iter().map(|path| (path, false));
+    let mapped = mapped(processes)?.into_iter().map(|path| (path, false));
     let open = open.iter().map(|file| (file.path.clone(), true));
     let all: BTreeMap<PathBuf, bool> = mapped.chain(open).collect();
     let all = all.into_iter().filter(|(path, _)| !written.contains(path.as_path()) && is_own(path));
-    let mut all: Vec<(Read, bool)> = all.filter_map(|(path, is_open)| Some((note(path, began)?, is_open))).collect();
+    let noted = all.map(|(path, is_open)| -> io::Result<Option<(Read, bool)>> {
+        Ok(note(path, began)?.map(|read| (read, is_open)))
+    });
+    let mut all: Vec<(Read, bool)> = noted.filter_map(Result::transpose).collect::<io::Result<_>>()?;
     all.sort_by_key(|(read, _)| read.bytes);
     let mut left_bytes = most_bytes;
     let kept = |(mut read, is_open): (Read, bool)| {
@@ -76,7 +84,7 @@ pub fn read(processes: &[i32], open: &BTreeSet<InHand>, most_bytes: u64, began: 
         left_bytes = left.unwrap_or(left_bytes);
         read
     };
-    all.into_iter().map(kept).collect()
+    Ok(all.into_iter().map(kept).collect())
 }
 
 /// Whether a path may be that of a file or folder of a user's that lasts.
@@ -86,29 +94,29 @@ fn is_own(path: &Path) -> bool {
 }
 
 /// Paths of the programs of processes, and of what they have mapped, with a name that is still theirs.
-fn mapped(processes: &[i32]) -> BTreeSet<PathBuf> {
-    let mut named: BTreeMap<PathBuf, u64> = BTreeMap::new();
+fn mapped(processes: &[i32]) -> io::Result<BTreeSet<PathBuf>> {
+    let mut inodes: BTreeMap<PathBuf, u64> = BTreeMap::new();
     for pid in processes {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        for line in maps.lines() {
-            let mut words = line.splitn(6, ' ');
-            let (inode, path) = (words.nth(4).and_then(|word| word.parse().ok()), words.next().map(str::trim));
-            if let (Some(inode), Some(path)) = (inode, path.map(Path::new).filter(|path| is_own(path))) {
-                named.insert(path.to_path_buf(), inode);
-            }
+        let mappings = if_there(process::mappings(&process::folder(Path::new("/proc"), *pid)))?.unwrap_or_default();
+        let own = mappings.into_iter().filter(|mapping| is_own(&mapping.name));
+        inodes.extend(own.map(|mapping| (mapping.name, mapping.inode)));
+    }
+    let mut all = BTreeSet::new();
+    for (path, inode) in inodes {
+        if named(&path, || fs::symlink_metadata(&path))?.is_some_and(|found| found.is_file() && found.ino() == inode) {
+            all.insert(path);
         }
     }
-    let is_it = |path: &PathBuf, inode: &mut u64| {
-        fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.ino() == *inode)
-    };
-    named.extract_if(.., is_it).map(|(path, _)| path).collect()
+    Ok(all)
 }
 
-fn note(path: PathBuf, began: SystemTime) -> Option<Read> {
-    let found = fs::symlink_metadata(&path).ok().filter(|found| found.uid() == nix::unistd::getuid().as_raw())?;
-    let known_by = KnownBy::of(&path, found.len(), false);
+fn note(path: PathBuf, began: SystemTime) -> io::Result<Option<Read>> {
+    let own = nix::unistd::getuid().as_raw();
+    let found = named(&path, || fs::symlink_metadata(&path))?;
+    let Some(found) = found.filter(|found| found.uid() == own) else { return Ok(None) };
+    let known_by = KnownBy::of(&path, found.len(), false)?;
     let is_made = found.modified().is_ok_and(|at| at >= began);
-    Some(Read { path, bytes: found.len(), modified: modified(&found), known_by, is_kept: false, is_made })
+    Ok(Some(Read { path, bytes: found.len(), modified: modified(&found), known_by, is_kept: false, is_made }))
 }
 
 fn modified(found: &Metadata) -> (i64, i64) {
@@ -186,21 +194,29 @@ impl Read {
 }
 
 /// The folders that stopped processes are in or have open, and those of the files that they hold; the outer ones first.
-pub fn folders(processes: &[i32], open: &BTreeSet<InHand>) -> Vec<Folder> {
-    let links = |pid: &i32| {
-        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().map(|entry| entry.path());
-        open.chain([PathBuf::from(format!("/proc/{pid}/cwd"))]).collect::<Vec<_>>()
-    };
-    let within = processes.iter().flat_map(links).filter(|link| fs::metadata(link).is_ok_and(|m| m.is_dir()));
-    let within = within.filter_map(|link| fs::read_link(link).ok());
-    let of_files = open.iter().filter_map(|file| file.path.parent().map(Path::to_path_buf));
-    let all: BTreeSet<PathBuf> = within.chain(of_files).filter(|path| is_own(path)).collect();
+///
+/// # Errors
+/// What the kernel or the storage says of one.
+pub fn folders(processes: &[i32], open: &BTreeSet<InHand>) -> io::Result<Vec<Folder>> {
+    let mut all: BTreeSet<PathBuf> = open.iter().filter_map(|file| file.path.parent().map(Path::to_path_buf)).collect();
+    for pid in processes {
+        let process = process::folder(Path::new("/proc"), *pid);
+        let links = if_there(process::links(&process))?.unwrap_or_default().into_iter();
+        let links = links.map(|(number, to)| (process.join("fd").join(number), to));
+        let cwd = process.join("cwd");
+        let within = if_there(fs::read_link(&cwd))?.map(|to| (cwd, to));
+        for (link, to) in links.chain(within).filter(|(_, to)| is_own(to)) {
+            let found = if_there(patiently(|| fs::metadata(&link))).map_err(|e| of_path(&to, &e))?;
+            all.extend(found.filter(Metadata::is_dir).map(|_| to));
+        }
+    }
     let own = nix::unistd::getuid().as_raw();
-    let note = |path: PathBuf| {
-        let found = fs::symlink_metadata(&path).ok().filter(|found| found.is_dir() && found.uid() == own)?;
-        Some(Folder { path, inode: found.ino(), made: found.created().ok(), mode: found.mode() & 0o7777 })
+    let note = |path: PathBuf| -> io::Result<Option<Folder>> {
+        let found = named(&path, || fs::symlink_metadata(&path))?;
+        let Some(found) = found.filter(|found| found.is_dir() && found.uid() == own) else { return Ok(None) };
+        Ok(Some(Folder { path, inode: found.ino(), made: found.created().ok(), mode: found.mode() & 0o7777 }))
     };
-    all.into_iter().filter_map(note).collect()
+    all.into_iter().filter(|path| is_own(path)).map(note).filter_map(Result::transpose).collect()
 }
 
 impl Folder {
@@ -278,7 +294,7 @@ mod tests {
         let dir = place();
         let path = dir.path().join("input");
         fs::write(&path, "first").unwrap();
-        let noted = |is_kept, began| Read { is_kept, ..note(path.clone(), began).unwrap() };
+        let noted = |is_kept, began| Read { is_kept, ..note(path.clone(), began).unwrap().unwrap() };
         let (made, known, given) = (noted(true, UNIX_EPOCH), noted(false, UNIX_EPOCH), noted(true, SystemTime::now()));
         let looks = || [&made, &known, &given].map(|read| read.look().unwrap());
         assert_eq!(looks(), [Found::There; 3]);
@@ -301,7 +317,7 @@ mod tests {
     #[test]
     fn folders_of_the_system_are_nobodys_to_lose() {
         assert!(!is_own(Path::new("/usr/bin/env")) && !is_own(Path::new("/tmp/a")) && is_own(Path::new("/home/a")));
-        let (own, us) = (mapped(&[std::process::id() as i32]), std::env::current_exe().unwrap());
+        let (own, us) = (mapped(&[std::process::id() as i32]).unwrap(), std::env::current_exe().unwrap());
         assert_eq!(own.contains(&us), is_own(&us), "{us:?}: {own:?}");
     }
 

@@ -276,7 +276,7 @@ fn hold(
     if let Some(srun) = srun {
         *real = srun;
     }
-    let starts = outputs.map(|(outputs, folder)| streams.put_back(&outputs, folder));
+    let starts = outputs.map(|(outputs, folder)| streams.put_back(&outputs, folder, &sandboxes.run));
     let starts = starts.transpose().unwrap_or_else(|e| {
         protocol::say!("joulepoint: what this step wrote before cannot be put back: {e}");
         None

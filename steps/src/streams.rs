@@ -5,8 +5,10 @@
 
 use crate::calls::{Call, Calls, Output, Target};
 use crate::redirects::Redirects;
+use ::criu::relay::CUT_OFF;
 use host::passing::{Passing, Way};
 use nix::fcntl::{FcntlArg, fcntl};
+use openfiles::by_size::Written;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -81,8 +83,7 @@ impl Streams {
     pub fn take_back(&self, starts: &[(i32, u64)]) {
         let back = |(descriptor, start): &(i32, u64)| -> io::Result<()> {
             let mut file = own(*descriptor)?;
-            let adds = fcntl(&file, FcntlArg::F_GETFL)? & libc::O_APPEND != 0;
-            if adds || !matches!(self.sink(*descriptor), Sink::Own) || !file.metadata()?.is_file() {
+            if adds(&file)? || !matches!(self.sink(*descriptor), Sink::Own) || !file.metadata()?.is_file() {
                 return Ok(());
             }
             file.set_len(*start)?;
@@ -139,23 +140,15 @@ impl Streams {
 
     /// Where the next byte of each output goes; nothing for what is no file, and once only for two names of one file.
     pub fn positions(&self) -> Vec<(i32, u64)> {
-        let mut seen: Vec<Inode> = Vec::new();
-        let mut positions = Vec::new();
-        for descriptor in [1, 2] {
-            let Some((metadata, _)) = self.regular(descriptor) else { continue };
-            let file = (metadata.dev(), metadata.ino());
-            if !seen.contains(&file) {
-                seen.push(file);
-                positions.extend(self.position(descriptor, metadata.len()).ok().map(|at| (descriptor, at)));
-            }
-        }
-        positions
+        let file = |descriptor: i32| self.regular(descriptor).map(|(m, _)| ((m.dev(), m.ino()), m.len()));
+        let second = file(2).filter(|(inode, _)| file(1).is_none_or(|(first, _)| first != *inode));
+        let both = [(1, file(1)), (2, second)].into_iter();
+        both.filter_map(|(descriptor, file)| Some((descriptor, self.position(descriptor, file?.1).ok()?))).collect()
     }
 
     fn position(&self, descriptor: i32, length: u64) -> io::Result<u64> {
         let mut file = self.file(descriptor)?;
-        let flags = fcntl(&file, FcntlArg::F_GETFL)?;
-        if flags & libc::O_APPEND != 0 { Ok(length) } else { file.stream_position() }
+        if adds(&file)? { Ok(length) } else { file.stream_position() }
     }
 
     /// Where a call writes: its output begins at `starts`, and what it writes from now on at the present positions.
@@ -164,8 +157,8 @@ impl Streams {
         let file = |descriptor: i32| self.regular(descriptor).map(|(m, path)| ((m.dev(), m.ino()), path));
         let of = |descriptor: i32| {
             let (inode, path) = file(descriptor)?;
-            let same = |d: &i32| file(*d).is_some_and(|(other, _)| other == inode);
-            let at = |all: &[(i32, u64)]| all.iter().find(|(d, _)| same(d)).map(|(_, at)| *at);
+            let same = |(d, _): &&(i32, u64)| file(*d).is_some_and(|(other, _)| other == inode);
+            let at = |all: &[(i32, u64)]| all.iter().find(same).map(|(_, at)| *at);
             let from = at(&now)?;
             Some(Target { descriptor, path, start: at(starts).unwrap_or(from), from })
         };
@@ -179,36 +172,32 @@ impl Streams {
         let lost: io::Result<Vec<_>> = end.outputs.iter().map(|output| self.missing(calls.folder(), output)).collect();
         let put_back = lost.and_then(|lost| {
             let mut outputs = end.outputs.iter().zip(lost);
-            outputs.try_for_each(|(output, lost)| self.write_back(output, lost, false).map(drop))?;
+            outputs.try_for_each(|(output, lost)| self.write_back(output, lost, None).map(drop))?;
             self.ways()
         });
-        let ways = match put_back {
-            Ok(ways) => ways,
-            Err(e) => {
-                protocol::say!("joulepoint: step {number} ({}) is run again: {e}", call.command);
-                return None;
-            }
-        };
-        let given = ways.into_iter().map(|(_, way)| Passing::begin(way, || ()).is_some_and(Passing::finish));
-        if given.collect::<Vec<bool>>().contains(&false) {
-            protocol::say!("joulepoint: step {number} ({}) is run again: its output cannot be read", call.command);
+        let given = put_back.and_then(|ways| {
+            let given = ways.into_iter().map(|(_, way)| Passing::begin(way, || ()).is_some_and(Passing::finish));
+            let is_lost = given.collect::<Vec<bool>>().contains(&false);
+            if is_lost { Err(io::Error::other("its output cannot be read")) } else { Ok(()) }
+        });
+        let (command, code) = (&call.command, end.code);
+        if let Err(e) = given {
+            protocol::say!("joulepoint: step {number} ({command}) is run again: {e}");
             return None;
         }
-        protocol::say!(
-            "joulepoint: step {number} ({}) has ended with {} before; not run again",
-            call.command,
-            end.code
-        );
+        protocol::say!("joulepoint: step {number} ({command}) has ended with {code} before; not run again");
         Some(end.code)
     }
 
-    /// Puts back what a call had written at a recovery line, with the copies in `folder`; where each output begins.
+    /// Puts back what a call had written at a recovery line of a `run`, with the copies in `folder`; where each output begins.
     ///
     /// # Errors
     /// What cannot be put back.
-    pub fn put_back(&self, outputs: &[Output], folder: &Path) -> io::Result<Vec<(i32, u64)>> {
-        let back =
-            |output: &Output| Ok((output.descriptor, self.write_back(output, self.missing(folder, output)?, true)?));
+    pub fn put_back(&self, outputs: &[Output], folder: &Path, run: &Path) -> io::Result<Vec<(i32, u64)>> {
+        let back = |output: &Output| {
+            let missing = self.missing(folder, output)?;
+            Ok((output.descriptor, self.write_back(output, missing, Some(&run.join(CUT_OFF)))?))
+        };
         outputs.iter().map(back).collect()
     }
 
@@ -229,12 +218,12 @@ impl Streams {
         Ok((!there).then_some(saved))
     }
 
-    /// Writes it. What a call that is not over (`goes_on`) wrote after that is forgotten. Tells where its output begins.
-    fn write_back(&self, output: &Output, missing: Option<Vec<u8>>, goes_on: bool) -> io::Result<u64> {
+    /// Writes it, and tells where its output begins. Of a call that is not over nothing stays after that, but in the folder `cut_off`.
+    fn write_back(&self, output: &Output, missing: Option<Vec<u8>>, cut_off: Option<&Path>) -> io::Result<u64> {
         let mut file = self.file(output.descriptor)?;
         let Some(saved) = missing else {
-            if goes_on {
-                file.set_len(output.end)?;
+            if let Some(cut_off) = cut_off {
+                self.go_back(output, &file, cut_off)?;
                 file.seek(io::SeekFrom::End(0))?;
             }
             return Ok(output.start);
@@ -245,6 +234,21 @@ impl Streams {
         let start = self.position(output.descriptor, file.metadata()?.len())?;
         file.write_all(&saved)?;
         Ok(start)
+    }
+
+    /// Takes a file back to the end of an output. What comes after that may be of others: it is kept, or stays.
+    fn go_back(&self, output: &Output, file: &File, cut_off: &Path) -> io::Result<()> {
+        let only_adds = match self.sink(output.descriptor) {
+            Sink::Spooled(_) => return file.set_len(output.end),
+            Sink::Named { appends, .. } => *appends,
+            Sink::Own => adds(file)?,
+        };
+        let Some((_, path)) = self.regular(output.descriptor) else { return Ok(()) };
+        let written = Written { path, bytes: output.end, stays: false, only_adds, known_by: None };
+        let back = written.go_back(cut_off).map_err(io::Error::other)?;
+        let kept = |to: PathBuf| format!("what was added to {} is kept in {}", written.path.display(), to.display());
+        back.remark.into_iter().chain(back.kept.map(kept)).for_each(|said| protocol::say!("joulepoint: {said}"));
+        Ok(())
     }
 
     /// Makes an output durable and keeps a copy of it, if there is any and it is not spooled.
@@ -281,11 +285,7 @@ impl Streams {
             ways.push(way);
             for descriptor in descriptors {
                 let end = Stdio::from(writer.try_clone()?);
-                if descriptor == 1 {
-                    real.stdout(end)
-                } else {
-                    real.stderr(end)
-                };
+                let _ = if descriptor == 1 { real.stdout(end) } else { real.stderr(end) };
             }
         }
         Ok(ways)
@@ -329,15 +329,13 @@ pub fn regular(descriptor: RawFd) -> Option<(fs::Metadata, PathBuf)> {
 
 /// Where the output of a call begins, once for two names of one file.
 pub fn distinct(targets: &[Target]) -> Vec<(i32, u64)> {
-    let mut seen: Vec<&Path> = Vec::new();
-    let mut starts = Vec::new();
-    for target in targets {
-        if !seen.contains(&target.path.as_path()) {
-            seen.push(&target.path);
-            starts.push((target.descriptor, target.start));
-        }
-    }
-    starts
+    let is_first = |(at, target): &(usize, &Target)| targets[..*at].iter().all(|other| other.path != target.path);
+    targets.iter().enumerate().filter(is_first).map(|(_, target)| (target.descriptor, target.start)).collect()
+}
+
+/// Whether what is written goes to the end of the file, whatever others write.
+fn adds(file: &File) -> io::Result<bool> {
+    Ok(fcntl(file, FcntlArg::F_GETFL)? & libc::O_APPEND != 0)
 }
 
 fn content(descriptor: RawFd, start: u64, length: usize) -> io::Result<Vec<u8>> {
@@ -348,10 +346,7 @@ fn content(descriptor: RawFd, start: u64, length: usize) -> io::Result<Vec<u8>> 
 
 /// A file over the same open description as standard output or error.
 fn own(descriptor: i32) -> io::Result<File> {
-    let copy = match descriptor {
-        1 => nix::unistd::dup(io::stdout()),
-        _ => nix::unistd::dup(io::stderr()),
-    };
+    let copy = if descriptor == 1 { nix::unistd::dup(io::stdout()) } else { nix::unistd::dup(io::stderr()) };
     Ok(File::from(copy?))
 }
 
@@ -361,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_call_that_begins_anew_forgets_its_own_files_and_one_that_goes_on_what_came_after_its_line() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir_in(std::env::var("HOME").unwrap()).unwrap();
         let file = |name: &str| {
             fs::write(dir.path().join(name), "before, after").unwrap();
             OpenOptions::new().read(true).append(true).open(dir.path().join(name)).unwrap()
@@ -369,15 +364,18 @@ mod tests {
         let length = |name: &str| fs::metadata(dir.path().join(name)).unwrap().len();
         let line = |descriptor| Output { descriptor, start: 0, end: 6, saved: None };
         let streams = Streams([Sink::Spooled(file("spool")), Sink::Named { file: file("named"), appends: true }]);
-        assert_eq!(streams.put_back(&[line(1), line(2)], dir.path()).unwrap(), [(1, 0), (2, 0)]);
+        let put_back = |streams: &Streams, outputs: &[Output]| streams.put_back(outputs, dir.path(), dir.path());
+        assert_eq!(put_back(&streams, &[line(1), line(2)]).unwrap(), [(1, 0), (2, 0)]);
         assert_eq!((length("spool"), length("named")), (6, 6));
+        let mut kept = fs::read_dir(dir.path().join(CUT_OFF)).unwrap().flatten().map(|e| fs::read(e.path()).unwrap());
+        assert!(kept.any(|kept| kept == b", after"), "others may have added it");
         streams.begin().unwrap();
         assert_eq!((length("spool"), length("named")), (0, 6));
         let anew = Streams([Sink::Own, Sink::Named { file: file("named"), appends: false }]);
         fs::write(dir.path().join("copy"), "copied").unwrap();
         let copied = Output { saved: Some("copy".into()), ..line(2) };
-        assert_eq!(anew.put_back(&[copied], dir.path()).unwrap(), [(2, 0)]);
+        assert_eq!(put_back(&anew, &[copied]).unwrap(), [(2, 0)]);
         assert_eq!(fs::read_to_string(dir.path().join("named")).unwrap(), "copied");
-        assert!(streams.put_back(&[line(1)], dir.path()).unwrap_err().to_string().contains("is gone"));
+        assert!(put_back(&streams, &[line(1)]).unwrap_err().to_string().contains("is gone"));
     }
 }

@@ -2,12 +2,15 @@
 
 use run::Looks;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 /// Which files make up a checkpoint.
 #[derive(Clone, Debug)]
@@ -174,17 +177,27 @@ impl Announced {
         let announced = Announced::default();
         let (told, folder) = (announced.clone(), folder.to_path_buf());
         threads::start(move || {
-            for line in BufReader::new(File::from(read)).lines() {
-                let Ok(line) = line else { return };
-                told.line(&folder, &line);
+            let (mut read, mut line) = (BufReader::new(File::from(read)), Vec::new());
+            loop {
+                line.clear();
+                match read.read_until(b'\n', &mut line) {
+                    Ok(0) => return,
+                    Ok(_) => told.line(&folder, &line),
+                    // Without a reader, what it writes would end the program.
+                    Err(e) => {
+                        tracing::warn!(%e, "what the program announces is not heard");
+                        thread::sleep(super::LONGEST_WATCH);
+                    }
+                }
             }
         });
         Ok((announced, write))
     }
 
     /// Takes up one line of the inherited descriptor: the paths of a finished checkpoint, separated by blanks.
-    pub fn line(&self, folder: &Path, line: &str) {
-        self.files(line.split_whitespace().map(|p| folder.join(p)).collect());
+    pub fn line(&self, folder: &Path, line: impl AsRef<[u8]>) {
+        let words = line.as_ref().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        self.files(words.map(|path| folder.join(OsStr::from_bytes(path))).collect());
     }
 
     /// Takes up the files of a finished checkpoint.
@@ -202,6 +215,8 @@ impl Announced {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_pattern_of_folders_means_all_files_below_them() {
@@ -236,6 +251,23 @@ mod tests {
         assert_eq!(found("out"), [&both[..], &["out/log"]].concat());
         assert_eq!(found("out/*/*/*/journal"), Vec::<String>::new(), "what is ours is no file of the program's");
         assert_eq!(found("other-*"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_program_may_announce_any_name_and_is_heard_after_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (announced, write) = Announced::listen(dir.path()).unwrap();
+        let mut write = File::from(write);
+        for (number, line) in [(1, &b"a  caf\xe9.cpt\n"[..]), (2, b"state.cpt\n")] {
+            write.write_all(line).unwrap();
+            let begun = Instant::now();
+            while announced.get().0 < number && begun.elapsed() < Duration::from_secs(30) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let names = line.split(u8::is_ascii_whitespace).filter(|name| !name.is_empty());
+            let files: Vec<PathBuf> = names.map(|name| dir.path().join(OsStr::from_bytes(name))).collect();
+            assert_eq!(announced.get(), (number, files));
+        }
     }
 
     #[test]
