@@ -7,6 +7,8 @@
 use crate::board::{Seat, Seats, Way, Within, tell};
 use crate::known::{self, Ended, Known, Written};
 use crate::lines::Reach;
+use crate::shared::{self, Shared};
+use driver::groups::ports::{News, Varies};
 use driver::ports::{Engine, Happening, NotSaved, Unprepared};
 use engines::app::interval_variables;
 use engines::criu::{Restores, is_trusted};
@@ -85,6 +87,8 @@ pub struct Dumped {
     pub(super) worlds: Option<Worlds>,
     /// Groups whose ranks stay away from their relays after their next dump, and what keeps them so.
     away: Arc<Mutex<BTreeMap<usize, Option<Resting>>>>,
+    /// What each group writes.
+    written: shared::Written,
 }
 
 fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -96,8 +100,9 @@ impl Dumped {
     /// takes `limit_s` at most, and the run was last seen well at `well_s`.
     pub fn new(criu: &Path, run: &Path, limit_s: f64, script: String, well_s: f64) -> Dumped {
         let (criu, run) = (criu.to_path_buf(), run.to_path_buf());
-        let (alike, shares, away) = (Arc::default(), Arc::default(), Arc::default());
-        Dumped { criu, run, limit_s, script, well_s, alike, shares, worlds: None, away }
+        let (alike, shares, away, written) =
+            (Arc::default(), Arc::default(), Arc::default(), shared::Written::default());
+        Dumped { criu, run, limit_s, script, well_s, alike, shares, worlds: None, away, written }
     }
 
     /// With relays for MPI programs that are one world over all groups.
@@ -184,6 +189,8 @@ impl Dumped {
         tasks: usize,
         environment: &[(String, String)],
     ) -> Result<Way, i32> {
+        // What was put aside before and was not told to come back has ended with its call.
+        self.is_gone(group);
         let line = environment.iter().find(|(name, _)| name == LINE).map(|(_, line)| Path::new(line));
         let written = line.and_then(|line| self.written(line).remove(&of.name));
         if let Some(Ended { code, .. }) = self.had_ended(group, of) {
@@ -250,6 +257,7 @@ impl Dumped {
 
     /// Nobody wants anything of a call any more.
     pub(super) fn end(&self, of: &DumpedCall) {
+        self.written.forget();
         if let Some(worlds) = self.worlds.as_ref().filter(|_| of.world.is_some()) {
             worlds.end(&of.name);
         }
@@ -307,6 +315,24 @@ impl Dumped {
             }
         });
         None
+    }
+
+    /// Whether a group can go back alone to its dump in this folder. The groups of one MPI program whose files are not its
+    /// own go back together from now on, which the driver is told.
+    ///
+    /// # Errors
+    /// Why not.
+    fn alone(&self, group: usize, open: &[Open], into: &Path, post: &Post) -> Result<(), NotSaved> {
+        let Some(Shared { path, with }) = self.written.take_up(group, into) else { return Ok(()) };
+        if open.iter().any(|(of, _)| of.world.is_some()) {
+            post.tell(Happening::Group(News::Varies { group, why: Varies::File { path, with } }));
+            return Ok(());
+        }
+        let cure = "give each group files of its own ($FT_ENERGY_GROUP)";
+        let path = path.display();
+        let why =
+            format!("group {with} writes to {path}, too, and would lose what it has written when this one goes back");
+        Err(format!("{why}: {cure}").into())
     }
 
     /// Keeps in a line what it knows of the calls, when all tasks of a group stand still or have ended.
@@ -457,7 +483,6 @@ impl Engine for GroupCriu {
         self.restores.begin(line.clone())?;
         self.wardens.forget();
         let mut environment = interval_variables(interval_s);
-        self.within.is_gone(self.group);
         self.within.goes_on(self.group, line.as_deref());
         environment.extend(line.map(|line| (LINE.to_string(), line.to_string_lossy().into_owned())));
         Ok(environment)
@@ -498,6 +523,7 @@ impl Engine for GroupCriu {
                     }
                 },
             };
+            let saved = saved.and_then(|saved| within.alone(group, &open, &into, &post).map(|()| saved));
             if let (Err(why), Some(worlds)) = (&saved, &within.worlds) {
                 worlds.leave(group, &into, &why.to_string());
             }

@@ -14,4 +14,5 @@ pub mod launch;
 pub mod lines;
 pub mod one_line;
 pub mod park;
+mod shared;
 pub mod slow;

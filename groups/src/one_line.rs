@@ -120,13 +120,23 @@ impl Lines {
         self.show()?;
         let numbers = self.numbers(".json")?;
         let anew = anew || !numbers.is_empty();
+        let mut unrestored = None;
         for number in numbers {
-            let parts: Vec<bool> = self.all.iter().map(|of| of.is_complete(number)).collect::<Result<_>>()?;
+            let parts: Vec<bool> = match self.all.iter().map(|of| of.is_complete(number)).collect() {
+                Err(e @ Error::NotRestored(_)) => {
+                    unrestored.get_or_insert(e);
+                    continue;
+                }
+                parts => parts?,
+            };
             if parts.iter().all(|part| *part) {
                 self.all.iter().try_for_each(|of| of.forget_from(number + 1))?;
                 return Ok(Some(number));
             }
             self.remove(&format!("{number}.json"))?;
+        }
+        if let Some(e) = unrestored {
+            return Err(e);
         }
         if anew {
             self.all.iter().try_for_each(|of| of.forget_from(0))?;
@@ -195,6 +205,20 @@ mod tests {
         let back = lines.all_back(true).unwrap();
         assert!(back == Some(1) || back.is_none(), "{back:?}");
         assert_eq!((newest(&all[0]), newest(&all[1])), (back, back));
+    }
+
+    #[test]
+    fn a_line_of_which_a_part_could_not_be_restored_stays_and_the_one_before_is_gone_back_to() {
+        let (_dir, all, lines) = of_two(2);
+        for number in [1, 2] {
+            lines.rooms(number - 1).unwrap();
+            all.iter().for_each(|of| made(of, number));
+            lines.join(number).unwrap();
+        }
+        fs::write(all[1].path(2).join(protocol::NOT_RESTORED), "").unwrap();
+        assert_eq!(lines.all_back(true).unwrap(), Some(1));
+        fs::write(all[0].path(1).join(protocol::NOT_RESTORED), "").unwrap();
+        assert!(matches!(lines.all_back(true), Err(Error::NotRestored(_))), "never anew while there is one");
     }
 
     #[test]

@@ -4,18 +4,21 @@
 //! `_handles` beside each say what a handle is in that ABI and how one of ours is told from a native one.
 //! The functions are declared safe: their arguments are the program's own, or memory that the caller keeps alive until
 //! the request on it is complete, and MPI's rules for the caller are the program's contract with MPI.
+//! Beside it: what a program needs that it does not get is noted ([`fallback`]), a way out of its sandbox too ([`network`]).
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 #![allow(non_snake_case, reason = "MPI's names are written as MPI writes them")]
 
 use std::ffi::{CStr, c_void};
 
+pub mod fallback;
 mod handles;
 pub mod memory;
 #[rustfmt::skip]
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod mpich;
 mod mpich_handles;
+pub mod network;
 mod newer;
 #[rustfmt::skip]
 #[allow(missing_docs, non_camel_case_types, non_upper_case_globals, clippy::all, clippy::undocumented_unsafe_blocks)]

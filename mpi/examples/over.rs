@@ -2,13 +2,16 @@
 //!
 //! Each group is a native world of its own with a relay of its own, as on the nodes of a job, but without sandbox,
 //! checkpoints or Slurm. The libraries are those that were built beside this program
-//! (`cargo build -p mpi -p mpi-mpich --examples --lib`); `--launcher mpiexec.hydra` is for a program of MPICH.
+//! (`cargo build -p mpi -p mpi-mpich --examples --lib`); `--launcher mpiexec.hydra` is for a program of MPICH. With `--varies` it
+//! says at the end whether no group could go back alone.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-use mlog::Medium;
+use mlog::frame::{Frame, Kind};
+use mlog::{Medium, connect, exchange};
 use mpi_relay::Layout;
 use mpi_relay::heart::Rules;
 use mpi_relay::relay::{Config, Relay};
+use mpi_relay::status::Status;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 
@@ -70,6 +73,13 @@ fn relay(run: &Path, layout: &Layout, medium: Medium, group: usize) {
     let _: Result<(), _> = opened.recv();
 }
 
+/// Whether a rank of a group has said that it would not do the same again.
+fn varies(run: &Path, group: usize) -> bool {
+    let mut link = connect(&run.join(format!("relays/{group}.sock"))).expect("a relay");
+    let answer = exchange(&mut link, Frame::number(Kind::Status, 0), Kind::Status).expect("an answer");
+    answer.parse::<Status>().expect("a status").varies
+}
+
 /// One group's native world. Two of one user on one machine need folders of their own.
 fn start(
     launcher: &Launcher,
@@ -112,6 +122,7 @@ fn start(
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (mut launcher, mut medium, mut words) = (Launcher("mpirun".into(), false), Medium::Memory, &arguments[..]);
+    let mut asks = false;
     loop {
         words = match words {
             [option, name, rest @ ..] if option == "--launcher" => {
@@ -120,6 +131,10 @@ fn main() -> ExitCode {
             }
             [option, rest @ ..] if option == "--standard" => {
                 launcher.1 = true;
+                rest
+            }
+            [option, rest @ ..] if option == "--varies" => {
+                asks = true;
                 rest
             }
             [option, name, rest @ ..] if option == "--log" => {
@@ -137,7 +152,8 @@ fn main() -> ExitCode {
     }
     let [ranks, program @ ..] = words else {
         eprintln!(
-            "over [--launcher mpirun|mpiexec.hydra] [--standard] [--log none|memory|disk] RANKS PROGRAM [ARGUMENTS]: RANKS as 0-1/2-3"
+            "over [--launcher mpirun|mpiexec.hydra] [--standard] [--varies] [--log none|memory|disk] RANKS PROGRAM [ARGUMENTS]: \
+             RANKS as 0-1/2-3"
         );
         return ExitCode::from(2);
     };
@@ -173,6 +189,9 @@ fn main() -> ExitCode {
             }
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    for group in (0..layout.groups()).filter(|_| asks) {
+        println!("group {group} varies: {}", varies(run.path(), group));
     }
     ExitCode::from(failed.unwrap_or(0) as u8)
 }

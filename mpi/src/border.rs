@@ -46,7 +46,7 @@ pub fn enter(name: &'static str, comm: Option<MPI_Comm>, call: impl FnOnce() -> 
             fault.code
         }
         Err(_) => {
-            crate::refused::fallback::note(&format!("Joulepoint's library for MPI failed in {name}"));
+            mpi_abi::fallback::note(&format!("Joulepoint's library for MPI failed in {name}"));
             world::end(1, &format!("a fault of the library in {name}, of which the line above tells"));
         }
     }
@@ -71,7 +71,7 @@ pub fn tell(end: Res, handler: impl FnOnce(Int) -> Int) -> Res {
 /// Tells why a function is refused; the program's error handler hears of it.
 pub fn refuse<T>(function: &str, instead: &str) -> Res<T> {
     let rank = world::get().map_or(0, |world| world.rank);
-    crate::refused::fallback::note(&format!("it calls {function}, which is not served between nodes"));
+    mpi_abi::fallback::note(&format!("it calls {function}, which is not served between nodes"));
     eprintln!("joulepoint: rank {rank}: {function} is not possible over recovery groups: {instead}");
     fail(MPI_ERR_UNSUPPORTED_OPERATION)
 }

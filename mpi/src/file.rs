@@ -46,6 +46,8 @@ pub(crate) fn with_hints(spans: bool, mut info: MPI_Info, call: impl FnOnce(MPI_
 /// A file that several groups have open.
 pub(crate) struct Open {
     comm: Rc<Comm>,
+    /// How the program has opened it.
+    mode: Int,
     pointer: ordered::Pointer,
 }
 
@@ -74,13 +76,13 @@ fn open(world: W, at: &Rc<Comm>, name: *const c_char, mode: Int, info: MPI_Info,
     if mode & MPI_MODE_SEQUENTIAL as Int != 0 {
         return refuse("MPI_File_open with MPI_MODE_SEQUENTIAL", POINTER);
     }
+    // A group that goes back alone would read what others have written since, and take back what they have added.
+    world.vary();
     let first = at.own_group()[0] == 0;
     let created = MPI_MODE_CREATE as Int | MPI_MODE_EXCL as Int;
     let mut code = MPI_SUCCESS;
-    let open = |mode| match with_hints(true, info, |info| native().MPI_File_open(at.handle, name, mode, info, file)) {
-        Ok(()) => MPI_SUCCESS,
-        Err(fault) => fault.code,
-    };
+    let opened = |mode| with_hints(true, info, |info| native().MPI_File_open(at.handle, name, mode, info, file));
+    let open = |mode| opened(mode).err().map_or(MPI_SUCCESS, |fault| fault.code);
     world.carry_out(collective::gather(at.clone()))?;
     if first {
         code = open(mode);
@@ -93,14 +95,12 @@ fn open(world: W, at: &Rc<Comm>, name: *const c_char, mode: Int, info: MPI_Info,
     let told = collective::gather_words(world, at, &[code])?;
     match told.iter().find(|code| **code != MPI_SUCCESS) {
         None => {
-            let open = Open { comm: at.clone(), pointer: ordered::Pointer::of(take(file))? };
+            let open = Open { comm: at.clone(), mode, pointer: ordered::Pointer::of(take(file))? };
             world.files.of_several.borrow_mut().insert(take(file) as usize, Rc::new(open));
             Ok(())
         }
-        Some(failed) => {
-            // The native function that failed has called the handler of files, whose default returns.
-            check(*failed)
-        }
+        // The native function that failed has called the handler of files, whose default returns.
+        Some(failed) => check(*failed),
     }
 }
 
@@ -171,6 +171,13 @@ export! {
     fn MPI_File_set_info(fh: MPI_File, info: MPI_Info) => |w| {
         gather(w, fh)?;
         with_hints(w.files.spanning(fh), info, |info| native().MPI_File_set_info(fh, info))
+    };
+    fn MPI_File_get_amode(fh: MPI_File, amode: *mut Int) => |w| match w.files.of(fh) {
+        Some(of) => {
+            put(amode, of.mode);
+            Ok(())
+        }
+        None => check(native().MPI_File_get_amode(fh, amode)),
     };
     fn MPI_File_get_group(fh: MPI_File, group: *mut MPI_Group) => |w| match w.files.of(fh) {
         Some(of) => {

@@ -28,6 +28,7 @@ mod file;
 pub mod functions;
 mod group;
 mod intercommunicator;
+mod network;
 mod operation;
 mod outcome;
 mod point_to_point;

@@ -88,7 +88,7 @@ impl World {
         inside
     }
 
-    /// The relay learns that this rank does not do the same again.
+    /// The relay learns that this rank does not do the same again: no group goes back alone from then on.
     pub fn vary(&self) {
         if let Err(error) = self.transport.varies() {
             world::lost("the relay cannot be told that this program varies", &error);

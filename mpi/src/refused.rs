@@ -1,7 +1,6 @@
 //! What is refused on communicators of several groups, each with a word on what to do.
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-pub(crate) mod fallback;
 pub(crate) mod newer;
 
 use crate::abi::*;

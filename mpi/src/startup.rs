@@ -4,8 +4,8 @@
 use crate::abi::*;
 use crate::border::*;
 use crate::communicator::Comm;
-use crate::refused::fallback;
 use crate::world::{self, World};
+use mpi_abi::fallback;
 use mpi_ranks::Place;
 use mpi_relay::Error;
 use mpi_relay::transport::Transport;
@@ -108,8 +108,10 @@ export! {
     };
     fn MPI_Finalize() => |_w| check(native().MPI_Finalize());
     fn MPI_Abort(comm: MPI_Comm, errorcode: Int) => |w| {
-        w.transport.abort(errorcode);
-        check(native().MPI_Abort(comm, errorcode))
+        // What was aborted has not ended well, whatever number it gives.
+        let code = if errorcode == 0 { 1 } else { errorcode };
+        w.transport.abort(code);
+        check(native().MPI_Abort(comm, code))
     };
     fn MPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut Int) => |w| {
         w.progress();

@@ -212,6 +212,55 @@ fn a_rank_that_waits_for_another_group_carries_its_native_messages_on() {
     }
 }
 
+/// What ranks of one group do with files stays with them.
+#[test]
+fn a_file_of_several_groups_keeps_each_of_them_from_going_back_alone() {
+    if !installed("mpirun") || !installed("mpicc") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = compiled("mpicc", "opened.c", folder.path()).expect("a C compiler");
+    for (whose, varies) in [("own", false), ("groups", false), ("all", true)] {
+        let words = ["0-1/2-3", program.to_str().expect("a path"), whose];
+        let ours = over("--varies", &words, folder.path());
+        assert!(ours.status.success(), "{whose}: {}", String::from_utf8_lossy(&ours.stderr));
+        let opened = (0..4).map(|rank| format!("rank {rank}: as opened 1"));
+        let said = (0..2).map(|group| format!("group {group} varies: {varies}"));
+        assert_eq!(lines(&ours), said.chain(opened).collect::<Vec<_>>(), "{whose}");
+    }
+}
+
+/// The library before `connect`, in a network of its own, as in a sandbox.
+#[test]
+fn a_connection_out_of_the_sandbox_is_told_and_noted_and_fails_as_it_would() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let apart = |program: &Path| {
+        let mut command = Command::new("unshare");
+        command.args(["-rn", "--"]).arg(program).current_dir(folder.path());
+        command
+    };
+    if !installed("unshare") || !apart(Path::new("true")).output().is_ok_and(|made| made.status.success()) {
+        println!("skipped: no network of its own can be made");
+        return;
+    }
+    let program = compiled("cc", "connects.c", folder.path()).expect("a C compiler");
+    let native = apart(&program).output().expect("a program");
+    let note = folder.path().join("note");
+    let with_library = |command: &mut Command| {
+        let library = built("libjoulepoint_mpi.so");
+        command.env("LD_PRELOAD", library).env("JOULEPOINT_FALLBACK", &note).output().expect("a program")
+    };
+    let alone = with_library(&mut apart(&program));
+    assert!(alone.stderr.is_empty() && !note.exists(), "it has the node's network");
+    let ours = with_library(apart(&program).env("JOULEPOINT_MPI_RANKS", "0/1"));
+    assert!(!lines(&native).is_empty());
+    assert_eq!((lines(&ours), ours.status), (lines(&native), native.status));
+    let said = String::from_utf8_lossy(&ours.stderr).into_owned();
+    assert_eq!(said.matches("joulepoint: no way to 10.1.2.3:4: ").count(), 1, "{said}");
+    let noted = std::fs::read_to_string(&note).expect("a note");
+    assert!(noted.starts_with("it connects to 10.1.2.3:4, "), "{noted}");
+}
+
 #[test]
 fn collectives_blocking_and_not() {
     same_as_native("mpicc", "collectives.c");
@@ -359,9 +408,12 @@ fn an_abort_ends_all_groups_with_its_code() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let program = compiled("mpicc", "abort.c", folder.path()).expect("a C compiler");
-    let output = over("0-1/2-3", &[program.to_str().expect("a path")], folder.path());
-    let code = output.status.code();
-    assert!(code.is_some_and(|code| code != 0 && code != 124), "{code:?}");
+    // What ends with 0 has not been aborted.
+    for given in ["7", "0"] {
+        let output = over("0-1/2-3", &[program.to_str().expect("a path"), given], folder.path());
+        let code = output.status.code();
+        assert!(code.is_some_and(|code| code != 0 && code != 124), "{given}: {code:?}");
+    }
 }
 
 #[test]

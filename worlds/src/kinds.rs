@@ -183,15 +183,19 @@ pub fn names() -> String {
     KINDS.iter().map(|k| format!("{} ({})", k.name, k.libraries.join(", "))).collect::<Vec<_>>().join(", ")
 }
 
-/// The library of MPI among those of a program, whichever.
-pub fn library(libraries: &BTreeSet<String>) -> Option<&str> {
-    libraries.iter().map(String::as_str).find(|library| is_mpi(library))
+/// The library by which a program's tasks are one parallel program, whichever: MPI's, of `all` that it has by itself or by its
+/// libraries, but one of what else connects tasks, where it `names` that by itself. MPI's own libraries may have such, too.
+pub fn library<'a>(names: &'a BTreeSet<String>, all: &'a BTreeSet<String>) -> Option<&'a str> {
+    let other = names.iter().find(|library| BESIDE_MPI.iter().any(|name| library.starts_with(name)));
+    other.or_else(|| all.iter().find(|library| is_mpi(library))).map(String::as_str)
 }
 
 /// How names of libraries begin by which a program's tasks are one parallel program, and talk to each other and to Slurm: MPI of any
-/// maker (`libmpi_cray.so.12`, `libmpi_abi.so.1`), OpenSHMEM, and what Slurm itself has for such programs.
-const PARALLEL: [&str; 8] =
-    ["libmpi.so", "libmpi_", "libmpich.so", "libmpich_", "liboshmem.so", "libpmi.so", "libpmi2.so", "libsma.so"];
+/// maker (`libmpi_cray.so.12`, `libmpi_abi.so.1`).
+const PARALLEL: [&str; 4] = ["libmpi.so", "libmpi_", "libmpich.so", "libmpich_"];
+
+/// The same of OpenSHMEM, and of what Slurm itself has for such programs: no library of ours shows their tasks other nodes.
+const BESIDE_MPI: [&str; 4] = ["liboshmem.so", "libpmi.so", "libpmi2.so", "libsma.so"];
 
 /// Those that bring MPI to a language, and name MPI's own.
 const OF_LANGUAGES: [&str; 4] = ["libmpi_cxx.", "libmpi_java.", "libmpi_mpifh.", "libmpi_usempi"];
@@ -199,7 +203,7 @@ const OF_LANGUAGES: [&str; 4] = ["libmpi_cxx.", "libmpi_java.", "libmpi_mpifh.",
 /// Whether a library is one of MPI, whichever, or of its like.
 pub fn is_mpi(library: &str) -> bool {
     let begins = |all: &[&str]| all.iter().any(|name| library.starts_with(name));
-    begins(&PARALLEL) && !begins(&OF_LANGUAGES)
+    begins(&BESIDE_MPI) || begins(&PARALLEL) && !begins(&OF_LANGUAGES)
 }
 
 /// The launcher that a program is, or that Intel's `mpirun`, a script, calls where it need not set any variables before.
@@ -432,8 +436,22 @@ mod tests {
         let all = ["libmpi.so.40", "libmpi_abi.so.1", "libmpi_gnu_123.so.12", "libmpich_gnu_82.so.3", "libpmi2.so.0"];
         assert!(all.into_iter().all(is_mpi));
         assert!(!["libmpi_mpifh.so.40", "libmpi_cxx.so.40", "libmpfr.so.6", "libpmix.so.2"].into_iter().any(is_mpi));
-        let of_program = ["libmpi_mpifh.so.40", "libmpi.so.40", "libm.so.6"].map(str::to_string);
-        assert_eq!(library(&of_program.into()), Some("libmpi.so.40"));
+        let of_program = BTreeSet::from(["libmpi_mpifh.so.40", "libmpi.so.40", "libm.so.6"].map(str::to_string));
+        assert_eq!(library(&of_program, &of_program), Some("libmpi.so.40"));
+    }
+
+    #[test]
+    fn a_program_that_names_what_connects_tasks_beside_mpi_is_no_world_of_mpi() {
+        let libraries = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<BTreeSet<String>>();
+        for other in ["liboshmem.so.40", "libsma.so.1", "libpmi.so.0", "libpmi2.so.0"] {
+            let both = libraries(&["libmpi.so.40", other]);
+            assert_eq!(library(&both, &both), Some(other));
+            let why = parts(other, &both, Path::new("/usr/bin/joulepoint"), &Launcher::Later).unwrap_err();
+            assert!(why.to_string().contains(other), "{why}");
+            // MPICH may have PMI below it.
+            assert_eq!(library(&libraries(&["libmpi.so.40"]), &both), Some("libmpi.so.40"));
+            assert_eq!(library(&libraries(&["libc.so.6"]), &libraries(&[other])), Some(other));
+        }
     }
 
     #[test]

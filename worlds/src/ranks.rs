@@ -37,8 +37,8 @@ const GROUP: &str = "JOULEPOINT_MPI_GROUP";
 /// It is linked to MPI, and its groups cannot be one world here.
 pub fn world(program: &[String], folder: &Path, launcher: &Launcher) -> Option<Result<World, Hindrance>> {
     let program = linked::program(program.first()?, folder)?;
-    let libraries = linked::all_libraries(&program);
-    let library = kinds::library(&libraries)?;
+    let (names, libraries) = (linked::libraries(&program), linked::all_libraries(&program));
+    let library = kinds::library(&names, &libraries)?;
     Some(parts(&program, library, &libraries, launcher))
 }
 
@@ -66,8 +66,8 @@ pub fn hindrance(words: &[String], folder: &Path, launcher: &Launcher, several: 
     let mut found = None;
     let programs: BTreeSet<PathBuf> = words.iter().filter_map(|word| linked::program(word, folder)).collect();
     for program in programs {
-        let libraries = linked::all_libraries(&program);
-        let Some(library) = kinds::library(&libraries) else { continue };
+        let (names, libraries) = (linked::libraries(&program), linked::all_libraries(&program));
+        let Some(library) = kinds::library(&names, &libraries) else { continue };
         let world = parts(&program, library, &libraries, launcher);
         match world.and_then(|world| if several { kinds::check_calls(&program, &world.library) } else { Ok(()) }) {
             Ok(()) => return None,
@@ -306,12 +306,17 @@ impl Ranks {
         all.extend(of_rank.map(|(name, value)| (name.to_string(), value)));
         let tasks = environment.iter().find(|(name, _)| name == "SLURM_NTASKS").map(|(_, count)| count.as_str());
         if let Some(tasks) = tasks.filter(|_| self.world.is_some() && family.is_open_mpi()) {
-            // What Open MPI tells programs, and does not read itself; MPICH reads what Hydra tells.
-            all.extend(
-                [(rank, format!("$(({first}+{rank}))")), ("OMPI_COMM_WORLD_SIZE", quoted(tasks))]
-                    .map(|(name, value)| (name.to_string(), value)),
-            );
+            // What Open MPI tells programs, and does not read itself; MPICH reads what Hydra tells. The last is `maxprocs` of
+            // MPI_INFO_ENV.
+            let of_whole = [
+                (rank, format!("$(({first}+{rank}))")),
+                ("OMPI_COMM_WORLD_SIZE", quoted(tasks)),
+                ("OMPI_MCA_orte_ess_num_procs", quoted(tasks)),
+            ];
+            all.extend(of_whole.map(|(name, value)| (name.to_string(), value)));
         }
+        // `command` and `argv` of MPI_INFO_ENV, which the launcher says of this line. Open MPI itself finds the second.
+        let of_line = if family.is_open_mpi() { "unset OMPI_ARGV; export OMPI_COMMAND=\"$1\"; " } else { "" };
         if let Some((world, relay)) = self.world.as_ref().zip(self.relay.as_ref()) {
             let library = quoted(&self.library.to_string_lossy());
             all.extend([
@@ -329,7 +334,7 @@ impl Ranks {
         // Ours come behind those of the call: they may name the same library path or preloads.
         let set = self.set.iter().filter_map(|pair| pair.split_once('=')).filter(|(name, _)| is_name(name));
         let set: String = set.map(|(name, value)| format!("export {name}={}; ", quoted(value))).collect();
-        format!("{}{set}export {}", paths(environment), words.join(" "))
+        format!("{}{of_line}{set}export {}", paths(environment), words.join(" "))
     }
 }
 
@@ -390,6 +395,15 @@ mod tests {
             String::from_utf8(output.stdout).unwrap().trim_end().to_string()
         };
         assert_eq!(seen(&ranks), "3/4 1 2,3 3 bob's run /lib/o'urs.so 0-1/2-3 /tmp/s.g1");
+        let line = ranks.line(&environment, Family::Orte);
+        let shown = "echo \"$OMPI_COMMAND ${OMPI_ARGV-none} $OMPI_MCA_orte_ess_num_procs $OMPI_COMM_WORLD_SIZE\"";
+        let output = Command::new("/bin/sh")
+            .args(["-c", &format!("{line}; {shown}"), "sh", "./my program", "-in"])
+            .env_clear()
+            .envs([("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMMAND", "sh"), ("OMPI_ARGV", "-c export")])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "./my program none 4 4\n", "what MPI_INFO_ENV has");
         let alone = Ranks { world: None, relay: None, cpus_per_task: None, ..ranks };
         assert_eq!(seen(&alone).trim_end(), "3/4 1 2,3  bob's run", "without a world nothing of ours is loaded");
     }

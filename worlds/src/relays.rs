@@ -3,7 +3,7 @@
 use crate::ranks::RANKS;
 use crate::silence::{Said, Silence};
 use criu::world::socket;
-use driver::groups::ports::{News, Relays};
+use driver::groups::ports::{News, Relays, Varies};
 use driver::ports::Happening;
 use host::mail::{Post, Tries, Try};
 use host::processes;
@@ -112,7 +112,7 @@ impl Losses {
     fn news(&self) -> Option<News> {
         let status = Status::read(&self.status)?;
         if status.varies && !self.is_told.swap(true, Ordering::SeqCst) {
-            return Some(News::Varies { group: self.group });
+            return Some(News::Varies { group: self.group, why: Varies::Moments });
         }
         let mut heard_s = self.heard_s.lock().unwrap_or_else(PoisonError::into_inner);
         if status.joined_s == *heard_s {
@@ -513,6 +513,6 @@ mod tests {
         assert_eq!((losses.news(), losses.news()), (Some(News::Differs { group: 1, from: 3, to: 0 }), None));
         let text = r#"{"logging_s": 0.0, "joined_s": 50.0, "lost": [], "varies": true}"#;
         std::fs::write(&status, text).unwrap();
-        assert_eq!((losses.news(), losses.news()), (Some(News::Varies { group: 1 }), None));
+        assert_eq!((losses.news(), losses.news()), (Some(News::Varies { group: 1, why: Varies::Moments }), None));
     }
 }

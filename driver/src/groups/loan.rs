@@ -1,8 +1,8 @@
 //! A group works its lost time again and the others wait: whether to put them aside and lend their nodes, and how.
 //!
-//! All survivors are dumped, by images or by checkpoints of their own, and stand still; then what ran of them is ended, their relays move, and their nodes are
-//! lent. When the nodes are back, each goes on from there. Whatever goes wrong before the nodes are given away
-//! leaves the survivors where they were, idle.
+//! All survivors are dumped, by images or by checkpoints of their own, and stand still; then what ran of them is ended, their
+//! relays move, and their nodes are lent. When the nodes are back, each goes on from there. Whatever goes wrong before the
+//! nodes are given away leaves the survivors where they were, idle.
 
 use super::group::{Share, State};
 use super::ports::{Aside, LoanOutcome, Market};

@@ -74,10 +74,12 @@ pub enum News {
         /// To which rank it sends.
         to: usize,
     },
-    /// What a program of all groups does depends on when messages come, as one with windows.
+    /// A program of all groups would not repeat itself if one of them went back alone.
     Varies {
-        /// Who has said so.
+        /// Of whom it was seen.
         group: usize,
+        /// By what.
+        why: Varies,
     },
     /// A group's relay has ended, and its log in memory with it.
     LogLost {
@@ -104,6 +106,20 @@ pub enum News {
     Lent,
     /// They are back, were never given away, or are lost.
     Returned(LoanOutcome),
+}
+
+/// By what a program of all groups would not repeat itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Varies {
+    /// What it does depends on when its ranks reach each other, as with windows and files of all.
+    Moments,
+    /// Another group writes to the same file, and would lose what it has written.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The other group.
+        with: usize,
+    },
 }
 
 /// What became of nodes that were to be lent.

@@ -291,7 +291,7 @@ impl Groups<'_> {
         }
         if let Some(line) = self.all[group].back.take() {
             if let Err(e) = self.prepare(group, line.as_ref()) {
-                if matches!(e, Unprepared::Storage(_)) {
+                if line.is_some() || matches!(e, Unprepared::Storage(_)) {
                     self.held.get_or_insert(format!("group {group} could not be brought back: {e}"));
                     return;
                 }

@@ -241,7 +241,7 @@ impl Groups<'_> {
             News::Joined { node } => self.joined(&node),
             News::Lacking { group, to } => self.lacking(group, to),
             News::Differs { group, from, to } => self.differs(group, from, to),
-            News::Varies { group } => self.varies(group),
+            News::Varies { group, why } => self.varies(group, &why),
             News::LogLost { group } => self.all[group].log_begins = u64::MAX,
             News::Unserved { group, node, why } => return self.unserved(group, &node, &why),
             News::Parked { group, result } => self.parked(group, result),

@@ -5,7 +5,7 @@
 //! only a line counts, and a failure of one takes all back.
 
 use super::group::{Share, State};
-use super::ports::NoLine;
+use super::ports::{NoLine, Varies};
 use super::run::Groups;
 use super::under_way::{Sweep, Then};
 use crate::setup::EXIT_NOT_RESTORED;
@@ -177,12 +177,19 @@ impl Groups<'_> {
         self.take_all_back(&format!("{said}: {}", NOT_ALONE));
     }
 
-    /// The program says of itself that it would not repeat itself: a failure takes all groups back.
-    pub(super) fn varies(&mut self, group: usize) {
+    /// The program would not repeat itself: a failure takes all groups back.
+    pub(super) fn varies(&mut self, group: usize, why: &Varies) {
         if self.together.always || self.all[group].shares.is_empty() {
             return;
         }
-        let said = "the program reaches into the memory of other groups, or several of its threads are in MPI at once";
+        let said = match why {
+            Varies::Moments => {
+                "the program reaches into the memory of other groups, opens files with them, or several of its threads are \
+                 in MPI at once"
+                    .to_string()
+            }
+            Varies::File { path, with } => format!("groups {group} and {with} write to {}", path.display()),
+        };
         let reason = format!("{said}: {NOT_ALONE}; all groups checkpoint and go back together");
         protocol::say!("joulepoint: {reason}");
         self.together.always = true;

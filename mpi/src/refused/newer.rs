@@ -7,7 +7,7 @@ use crate::world;
 /// Where this library is loaded the program runs over groups.
 fn end(name: &str) -> ! {
     let instead = "call MPI 3.1's, or run without --ft-energy";
-    crate::refused::fallback::note(&format!("it calls {name}, of MPI 4, which is not served between nodes"));
+    mpi_abi::fallback::note(&format!("it calls {name}, of MPI 4, which is not served between nodes"));
     world::end(1, &format!("{name}, of MPI 4, is not possible over recovery groups: {instead}"))
 }
 
