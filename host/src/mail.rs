@@ -2,9 +2,10 @@
 
 use driver::groups::ports::News;
 use driver::ports::{Clock, Happening};
-use std::sync::Arc;
+use nix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest single wait on the queue, s.
@@ -86,9 +87,26 @@ pub fn queue() -> (Post, MailClock) {
     (Post { to: sender, group: None }, MailClock(receiver))
 }
 
-/// Seconds since the Unix epoch.
+/// Seconds since the Unix epoch, as the clock of this host had them when this process asked first. From then on they go on
+/// evenly: whoever sets the clock moves nothing that is waited for.
 pub fn now_s() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+    static BEGUN: OnceLock<(Duration, Duration)> = OnceLock::new();
+    let (at, begun) = BEGUN.get_or_init(|| (wall(), since_boot()));
+    (*at + since_boot().saturating_sub(*begun)).as_secs_f64()
+}
+
+/// A moment by the clock on the wall, of this host or of another that agrees with it, as [`now_s`] counts.
+pub fn of_wall_s(at_s: f64) -> f64 {
+    at_s - wall().as_secs_f64() + now_s()
+}
+
+fn wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Time since this host was started, also while it was suspended.
+fn since_boot() -> Duration {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
 }
 
 /// The same moment on the clock on the wall, as seconds since its 1970.

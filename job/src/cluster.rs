@@ -286,7 +286,7 @@ impl Cluster for Job {
         if self.requeues.replace(job.requeue).is_some_and(|before| before != job.requeue) {
             protocol::say!("joulepoint: {}", if job.requeue { REQUEUED } else { NOT_REQUEUED });
         }
-        job.end_s
+        job.end_s.map(host::mail::of_wall_s)
     }
 
     fn requeue(&mut self) -> Result<(), String> {

@@ -218,7 +218,7 @@ impl<'a> Run<'a> {
         }
         let starts_once = known.as_ref().is_some_and(|j| !j.requeue);
         let (began_s, end_s) = (known.as_ref().and_then(|j| j.start_s), known.as_ref().and_then(|j| j.end_s));
-        let nodes = known.map(|j| j.nodes).unwrap_or_default();
+        let (end_s, nodes) = (end_s.map(mail::of_wall_s), known.map(|j| j.nodes).unwrap_or_default());
         let mut planned = self.plan(end_s);
         if starts_once {
             planned.starts_once(settings, site);
@@ -493,7 +493,9 @@ impl<'a> Run<'a> {
 /// Makes this process one that ends with the batch step's task, and takes the signals of people and Slurm.
 fn become_driver() -> io::Result<SigSet> {
     let signals = supervise::block_signals()?;
-    supervise::take_descriptors()?;
+    if let Err(e) = supervise::take_descriptors() {
+        tracing::warn!(%e, "a step of many tasks may lack descriptors");
+    }
     if std::env::var_os("SLURM_PROCID").is_some() {
         // Without the batch step's task the job ends; a driver that lived on would take that for somebody's wish.
         nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
