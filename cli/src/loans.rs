@@ -2,6 +2,7 @@
 
 use crate::{Failure, out};
 use ::report::moment;
+use ::report::sheet::printable;
 use driver::groups::ports::LoanOutcome;
 use job::lend::{Lender, Offer};
 use planner::{Lent, Party};
@@ -250,7 +251,7 @@ fn sheet(loans: &[Loan], now_s: f64) -> String {
             if borrowers.is_empty() { "-".into() } else { borrowers.into_iter().collect::<Vec<_>>().join(",") },
         );
         if loan.state == LoanState::Failed || loan.lent_s.is_none() {
-            text += &format!("  {}\n", loan.reason);
+            text += &format!("  {}\n", printable(&loan.reason));
         }
     }
     text
@@ -276,5 +277,12 @@ mod tests {
         let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
         assert_eq!(lines[1][5], "n[2-3]", "{text}");
         assert_eq!(lines[1][8..], ["180", "30", "9000", "18000", "8(bob)"], "{text}");
+    }
+
+    #[test]
+    fn a_lenders_reason_is_one_line_that_does_not_speak_to_a_terminal() {
+        let loan: Loan = serde_json::from_str(include_str!("../../protocol/tests/loan.json")).unwrap();
+        let loan = Loan { state: LoanState::Failed, reason: "because\u{1b}[31m\nLoan".into(), ..loan };
+        assert!(sheet(&[loan], 1000.0).ends_with("\n  because?[31m?Loan\n"));
     }
 }

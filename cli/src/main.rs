@@ -356,7 +356,7 @@ fn main() -> ExitCode {
 
 /// Says why the command ends, to whoever still listens.
 fn complain(text: &str, code: u8) -> ExitCode {
-    protocol::say!("joulepoint: {text}");
+    protocol::say!("joulepoint: {}", ::report::sheet::printable_lines(text));
     ExitCode::from(code)
 }
 

@@ -1,5 +1,6 @@
 //! Standard output and the files that were asked for: what cannot be written is told; a reader that leaves ends the command.
 
+use ::report::sheet::{self, printable_lines};
 use serde::Serialize;
 use std::fmt::{self, Display};
 use std::io::{self, ErrorKind, Write};
@@ -20,7 +21,7 @@ impl Display for Unwritten {
 
 impl std::error::Error for Unwritten {}
 
-/// Writes a text as it is.
+/// Writes lines; nothing in them speaks to the terminal, whosever texts they hold.
 ///
 /// Ends the command, as SIGPIPE would, where the reader has left: the wrapper ignores that signal for its jobs' sake.
 ///
@@ -28,7 +29,8 @@ impl std::error::Error for Unwritten {}
 /// What the system says, such as a full disk.
 pub fn print(text: impl Display) -> Result<(), Unwritten> {
     let mut out = io::stdout().lock();
-    match write!(out, "{text}").and_then(|()| out.flush()) {
+    let text = printable_lines(&text.to_string());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => std::process::exit(128 + libc::SIGPIPE),
         written => written.map_err(|error| Unwritten { place: "standard output".to_string(), error }),
     }
@@ -47,7 +49,7 @@ pub fn file(path: &Path, text: &str) -> Result<(), Unwritten> {
 /// # Errors
 /// As [`print`].
 pub fn json(content: &impl Serialize) -> anyhow::Result<()> {
-    Ok(print(serde_json::to_string_pretty(content)? + "\n")?)
+    Ok(print(sheet::json(content)?)?)
 }
 
 /// Names what has changed on the nodes since they were calibrated, on standard error.

@@ -2,6 +2,7 @@
 
 use crate::{Failure, out};
 use ::report::moment;
+use ::report::sheet::printable;
 use jiff::Zoned;
 use protocol::{OrderRequest, OrderState, OrderStatus, OrderedCheckpoint, Verb};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -107,6 +108,7 @@ fn patiently(mut ask: impl FnMut() -> Result<OrderStatus, Error>) -> Result<Orde
             Ok(status) => return Ok(status),
             Err(e @ (Error::Unreachable { .. } | Error::Unproven { .. })) if begun.elapsed() < AWAY => {
                 if !std::mem::replace(&mut is_said, true) {
+                    let e = printable(&e.to_string());
                     protocol::say!("joulepoint: {e}; it is asked again for {} s", AWAY.as_secs());
                 }
                 std::thread::sleep(PAUSE);
@@ -119,7 +121,7 @@ fn patiently(mut ask: impl FnMut() -> Result<OrderStatus, Error>) -> Result<Orde
 
 fn sentence(status: &OrderStatus) -> String {
     let OrderStatus { order, job, text, .. } = status;
-    let verb = order.verb.as_str();
+    let (verb, text) = (order.verb.as_str(), printable(text));
     match (status.state, &status.checkpoint) {
         (OrderState::Waiting | OrderState::Taken, _) => format!("job {job}: {verb} is ordered (order {})", order.id),
         (OrderState::Failed, _) => format!("job {job}: {verb} failed: {text}"),
@@ -130,7 +132,7 @@ fn sentence(status: &OrderStatus) -> String {
 
 fn figures(made: &OrderedCheckpoint) -> String {
     let energy = made.joules.map_or_else(String::new, |j| format!(", {j:.1} J"));
-    format!("{}\n{:.2} s, {:.3} MB{energy}", made.path, made.seconds, made.bytes as f64 / 1e6)
+    format!("{}\n{:.2} s, {:.3} MB{energy}", printable(&made.path), made.seconds, made.bytes as f64 / 1e6)
 }
 
 #[cfg(test)]
@@ -145,6 +147,18 @@ mod tests {
         for bad in ["", "_", "7_", "_7", "-7", "7.0", "heat", "99999999999"] {
             assert!(check(bad).is_err_and(|e| e.contains(bad)), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_a_wrapper_says_of_its_checkpoint_is_one_line_that_does_not_speak_to_a_terminal() {
+        let status = serde_json::json!({
+            "order": { "id": "1", "verb": "checkpoint", "by": "bob" }, "key": { "cluster": "c", "run": "7.1" }, "job": 7,
+            "at_s": 1.0, "state": "done", "text": "made\u{9b}31m",
+            "checkpoint": { "number": 1, "path": "/run/1\u{1b}]0;x\u{7}\nroot: all is well", "seconds": 1.0, "bytes": 1,
+                "joules": null }
+        });
+        let text = sentence(&serde_json::from_value(status).unwrap());
+        assert_eq!(text, "job 7: made?31m\n/run/1?]0;x??root: all is well\n1.00 s, 0.000 MB");
     }
 
     #[test]

@@ -87,9 +87,11 @@ impl Ledger {
     }
 
     /// Says which restart of the job is here; a later one begins anew, with what was used since its processes
-    /// came. Gives the microjoules that were the earlier one's.
+    /// came, and an earlier one never comes back. Gives the microjoules that were the earlier one's.
     pub(crate) fn restart(&mut self, record: u32, last_s: Option<f64>) -> u64 {
-        if self.record.replace(record).is_none_or(|earlier| earlier == record) {
+        let earlier = self.record;
+        self.record = earlier.max(Some(record));
+        if earlier.is_none_or(|earlier| earlier >= record) {
             return 0;
         }
         self.gpus = Gpus::NotAsked;

@@ -18,7 +18,7 @@ pub struct Rate {
 
 impl Bucket {
     /// A full one.
-    pub fn full(rate: Rate) -> Bucket {
+    pub const fn full(rate: Rate) -> Bucket {
         Bucket { left: rate.burst, at_s: 0.0 }
     }
 

@@ -1,4 +1,5 @@
-//! Logs what was refused, to whom and why, at a bounded rate, so that a flood of requests is no flood of lines.
+//! Logs what was refused, to whom and why, and what else users can cause, at a bounded rate: a flood of requests is no flood
+//! of lines.
 
 use crate::bucket::{Bucket, Rate};
 use parking_lot::Mutex;
@@ -13,9 +14,31 @@ struct Allowance {
     unlogged: u64,
 }
 
-/// The log of refusals of one service.
+/// Lines of a log that users can cause, at a bounded rate.
 #[derive(Debug)]
-pub struct Refusals(Mutex<Allowance>);
+pub struct Lines(Mutex<Allowance>);
+
+impl Default for Lines {
+    fn default() -> Self {
+        Lines::new()
+    }
+}
+
+impl Lines {
+    /// None was written yet.
+    pub const fn new() -> Lines {
+        Lines(parking_lot::const_mutex(Allowance::full()))
+    }
+
+    /// Whether a line may be written now, and how many were not since the last one.
+    pub fn take(&self, now_s: f64) -> Option<u64> {
+        self.0.lock().take(now_s)
+    }
+}
+
+/// The log of refusals of one service.
+#[derive(Debug, Default)]
+pub struct Refusals(Lines);
 
 /// What is known of a refused request.
 #[derive(Debug)]
@@ -32,16 +55,10 @@ pub struct Refused<'a> {
     pub why: &'a str,
 }
 
-impl Default for Refusals {
-    fn default() -> Self {
-        Refusals(Mutex::new(Allowance::full()))
-    }
-}
-
 impl Refusals {
     /// Logs one, unless too many were logged lately; the next line says how many were left out.
     pub fn note(&self, now_s: f64, refused: &Refused) {
-        let Some(unlogged) = self.0.lock().take(now_s) else { return };
+        let Some(unlogged) = self.0.take(now_s) else { return };
         // Texts of unauthenticated peers are written with their control characters escaped.
         let Refused { uid, from, what, status, why } = refused;
         tracing::warn!(uid, from, ?what, status, ?why, unlogged, "a request is refused");
@@ -49,7 +66,7 @@ impl Refusals {
 }
 
 impl Allowance {
-    fn full() -> Allowance {
+    const fn full() -> Allowance {
         Allowance { lines: Bucket::full(RATE), unlogged: 0 }
     }
 
@@ -69,11 +86,11 @@ mod tests {
 
     #[test]
     fn a_flood_is_counted_not_written() {
-        let mut allowance = Allowance::full();
-        let written = (0..1000).filter(|_| allowance.take(1.0).is_some()).count();
+        let lines = Lines::new();
+        let written = (0..1000).filter(|_| lines.take(1.0).is_some()).count();
         assert_eq!(written, 100);
-        assert_eq!(allowance.take(1.1), None);
-        assert_eq!(allowance.take(1.3), Some(901), "the next line tells of those left out");
-        assert_eq!(allowance.take(1e9), Some(0));
+        assert_eq!(lines.take(1.1), None);
+        assert_eq!(lines.take(1.3), Some(901), "the next line tells of those left out");
+        assert_eq!(lines.take(1e9), Some(0));
     }
 }

@@ -2,7 +2,8 @@
 //! nobody does, and answers for other nodes as their witness.
 
 use crate::limits::limits;
-use crate::lives::Lives;
+use crate::lives::strays::Strays;
+use crate::lives::{self, Lives};
 use crate::metering::Metering;
 use crate::pmix::Pmix;
 use crate::reach::{Places, see};
@@ -28,6 +29,11 @@ use wire::Peer;
 /// Time between two looks at the lease.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Time between two looks for what is protected, and the longest; of the first, before which nothing is known, the longest.
+const LOOK_FOR_LIVES: Duration = Duration::from_millis(250);
+const LONGEST_LOOK: Duration = Duration::from_millis(50);
+const LONGEST_FIRST_LOOK: Duration = Duration::from_secs(5);
+
 /// Longest wait for a witness.
 const WITNESS_LIMIT: Duration = Duration::from_secs(1);
 
@@ -50,6 +56,9 @@ pub(crate) struct Holder {
     file: PathBuf,
     limits: Limits,
     lives: Mutex<Lives>,
+    strays: Strays,
+    /// The protected jobs that have processes here, as they were seen last; none before the first look.
+    here: Mutex<Option<BTreeSet<Incarnation>>>,
     munge_socket: Option<PathBuf>,
     metering: Arc<Metering>,
     pmix: Arc<Pmix>,
@@ -81,6 +90,8 @@ impl Holder {
             file,
             limits: limits(site),
             lives,
+            strays: Strays::new(metering.proc_root.clone()),
+            here: Mutex::default(),
             munge_socket: site.munge_socket.clone(),
             metering,
             pmix,
@@ -199,7 +210,7 @@ impl Holder {
                     }
                 }
                 Action::End(of) => {
-                    if self.end(By::Service, of, false) == 0 {
+                    if self.end(By::Service, None, of, false) == 0 {
                         self.end_bare_stepds(of);
                     }
                 }
@@ -216,7 +227,9 @@ impl Holder {
     }
 
     fn freeze(&self, of: Incarnation, and_stepds: bool) {
-        let find = |lives: &mut Lives| self.all_of_life(lives, of);
+        let owner = self.metering.owner_of(of.job);
+        let in_steps = |lives: &mut Lives| self.in_steps(lives, of, true);
+        let find = |lives: &mut Lives| self.with_strays(self.in_steps(lives, of, true), of, owner, true);
         let mut lives = self.lives.lock();
         {
             let mut kept = self.kept.lock();
@@ -229,8 +242,6 @@ impl Holder {
             }
         }
         // What has left the trees of its steps is long to find: the rest does not wait for that.
-        let in_steps = |lives: &mut Lives| lives.pids(&self.metering.processes(), of, true);
-        self.metering.look();
         let pids = in_steps(&mut lives);
         let mut stopped = lives.stop(of, &pids, in_steps);
         let pids = find(&mut lives);
@@ -247,13 +258,14 @@ impl Holder {
 
     fn go_on(&self, of: Incarnation) -> usize {
         self.metering.look();
+        let owner = self.metering.owner_of(of.job);
         let mut lives = self.lives.lock();
         // The proof may have become too old since.
         if self.kept.lock().lease.is_frozen(of) {
             return 0;
         }
         let processes = self.metering.processes();
-        let gone_on = lives.go_on(&processes, of, |pids| self.metering.strays(of.job, pids));
+        let gone_on = lives.go_on(&processes, of, |pids| self.with_strays(pids.to_vec(), of, owner, true));
         let mut kept = self.kept.lock();
         if kept.stopped.remove(&of) {
             self.keep(&kept);
@@ -262,17 +274,13 @@ impl Holder {
     }
 
     /// Ends what is left of a job's lives up to one; how many processes are left. One whose life is not known is ended
-    /// only if `unknown` ones are.
-    fn end(&self, by: By, of: Incarnation, unknown: bool) -> u32 {
-        let left = self.end_those(
-            by,
-            of,
-            |uid| uid != 0,
-            |lives| match unknown {
-                true => self.all_of_life(lives, of),
-                false => self.pids_of_life(lives, of, false),
-            },
-        );
+    /// only if `unknown` ones are. What has left its steps is known by its owner: who `asks`, or who had processes in them.
+    fn end(&self, by: By, asks: Option<u32>, of: Incarnation, unknown: bool) -> u32 {
+        let owner = asks.or_else(|| self.metering.owner_of(of.job));
+        let left = self.end_those(by, of, owner, || {
+            let in_steps = self.in_steps(&mut self.lives.lock(), of, unknown);
+            self.with_strays(in_steps, of, owner, unknown)
+        });
         if left == 0 {
             let mut kept = self.kept.lock();
             kept.lease.gone(of);
@@ -282,24 +290,18 @@ impl Holder {
         left
     }
 
-    /// Ends processes of a job's lives up to one; how many there were, and are that may be its and do not tell. `whose` says
-    /// who owns them.
-    fn end_those(
-        &self,
-        by: By,
-        of: Incarnation,
-        whose: impl Fn(u32) -> bool,
-        find: impl Fn(&mut Lives) -> Vec<i32>,
-    ) -> u32 {
-        let (left, ended) = {
+    /// Ends processes of a job's lives up to one; how many there were, and are of its owner that do not tell whose they are.
+    fn end_those(&self, by: By, of: Incarnation, owner: Option<u32>, find: impl Fn() -> Vec<i32>) -> u32 {
+        // Who has many processes or large environments is long to look at: nobody else waits for that.
+        let pids = find();
+        let ended = lives::end(&pids, &find);
+        let processes = self.metering.processes();
+        {
             let mut lives = self.lives.lock();
-            let pids = find(&mut lives);
-            let ended = lives.end(of, &pids, find);
-            let processes = self.metering.processes();
+            lives.ended(of);
             lives.let_stepds_go_on(&processes, of);
-            let left = if pids.is_empty() { lives.silent(&processes, of.job, whose) } else { pids.len() };
-            (left, ended)
-        };
+        }
+        let left = if pids.is_empty() { self.strays.silent(&processes, owner) } else { pids.len() };
         if ended > 0 {
             let Incarnation { job, restart_count } = of;
             tracing::warn!(job, restart_count, processes = ended, "a job that goes on elsewhere is ended here");
@@ -309,24 +311,37 @@ impl Holder {
         u32::try_from(left).unwrap_or(u32::MAX)
     }
 
-    /// Those also whose life is not known, and those that have left the trees of their steps.
-    fn all_of_life(&self, lives: &mut Lives, of: Incarnation) -> Vec<i32> {
-        let mut pids = self.pids_of_life(lives, of, true);
-        pids.extend(self.metering.strays(of.job, &pids));
-        pids
-    }
-
-    fn pids_of_life(&self, lives: &mut Lives, of: Incarnation, unknown: bool) -> Vec<i32> {
+    /// The processes in the steps of a job's lives up to one; those also whose life is not known, if `unknown` ones count.
+    fn in_steps(&self, lives: &mut Lives, of: Incarnation, unknown: bool) -> Vec<i32> {
         self.metering.look();
-        let processes = self.metering.processes();
-        let mut pids = lives.pids(&processes, of, unknown);
-        pids.extend(lives.strays(&processes, of, |uid| uid != 0));
+        lives.pids(&self.metering.processes(), of, unknown)
+    }
+
+    /// With those that have left their steps: by the mark of their wrapper, or, if `unknown` ones count, by the job's number.
+    fn with_strays(&self, mut pids: Vec<i32>, of: Incarnation, owner: Option<u32>, unknown: bool) -> Vec<i32> {
+        pids.extend(self.strays.of(&self.metering.processes(), of, owner));
+        if unknown {
+            pids.extend(self.metering.strays(of.job, &pids));
+        }
         pids
     }
 
-    /// Whether something protected is here, or was when the lease was looked at.
+    /// Looks for what is protected here for ever, beside the heartbeats: a user may have any number of processes.
+    pub(crate) fn look_for_lives_for_ever(&self) {
+        self.metering.look();
+        let mut limit = LONGEST_FIRST_LOOK;
+        loop {
+            let processes = self.metering.processes();
+            let here = self.lives.lock().protected(&processes, limit);
+            *self.here.lock() = Some(here);
+            limit = LONGEST_LOOK;
+            std::thread::sleep(LOOK_FOR_LIVES);
+        }
+    }
+
+    /// Whether something protected is here, or may be, or was when the lease was looked at.
     pub(crate) fn is_needed(&self) -> bool {
-        let is_here = !self.lives.lock().protected(&self.metering.processes()).is_empty();
+        let is_here = self.here.lock().as_ref().is_none_or(|here| !here.is_empty());
         is_here || self.kept.lock().lease.held().next().is_some()
     }
 
@@ -339,8 +354,9 @@ impl Holder {
 
     /// Tells the lease which protected jobs have processes here.
     pub(crate) fn note_lives(&self) {
-        let here = self.lives.lock().protected(&self.metering.processes());
-        self.kept.lock().lease.seen(&here);
+        if let Some(here) = self.here.lock().as_ref() {
+            self.kept.lock().lease.seen(here);
+        }
     }
 
     /// Asks witnesses for the lease, each by itself.
@@ -437,14 +453,15 @@ pub(crate) async fn end(
     version(request.version)?;
     let of = Incarnation { job, restart_count: request.restart_count };
     let left = blocking(move || -> Result<u32, Refusal> {
+        let asks = Some(peer.uid).filter(|uid| *uid != 0);
         let left = match holder.metering.is_owner(peer.uid, job) {
-            Some(true) => holder.end(By::User(peer), of, true),
+            Some(true) => holder.end(By::User(peer), asks, of, true),
             Some(false) => return Err(forbidden(peer, &format!("end what is left of job {job}"))),
             // No step is left; what has left its step may be, and everybody's own is theirs to end.
             None => {
-                let whose = |uid: u32| uid != 0 && (peer.uid == 0 || uid == peer.uid);
-                let strays = |lives: &mut Lives| lives.strays(&holder.metering.processes(), of, whose);
-                holder.end_those(By::User(peer), of, whose, strays)
+                let owner = asks.or_else(|| holder.metering.owner_of(job));
+                let strays = || holder.strays.of(&holder.metering.processes(), of, owner);
+                holder.end_those(By::User(peer), of, owner, strays)
             }
         };
         if left == 0 {

@@ -21,8 +21,10 @@ const OF_PROGRAMS: &str = "spmix_appdir_";
 /// Likewise of what is set aside.
 const ASIDE: &str = "joulepoint-left.";
 
-/// Most entries of a folder that are looked at: anybody can fill the one for temporary files.
-const MOST_SEEN: usize = 100_000;
+/// Longest look at the names of a folder, and most entries of one user among them that count: anybody can fill the one for
+/// temporary files, and hides nothing of others there.
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
+const MOST_OF_USER: usize = 10_000;
 
 /// Most that is removed at once, and how deep: a step has some ten files two folders deep.
 const MOST_REMOVED: u32 = 10_000;
@@ -61,7 +63,8 @@ impl Place {
     }
 
     fn names(&self) -> io::Result<impl Iterator<Item = String>> {
-        let all = fs::read_dir(self.path("."))?.take(MOST_SEEN);
+        let until = Instant::now() + LONGEST_LOOK;
+        let all = fs::read_dir(self.path("."))?.take_while(move |_| Instant::now() < until);
         Ok(all.filter_map(|entry| entry.ok()?.file_name().into_string().ok()))
     }
 }
@@ -79,7 +82,9 @@ pub(crate) struct Entry {
 pub(crate) fn find(places: &[Place]) -> io::Result<BTreeMap<Step, Vec<Entry>>> {
     let mut found: BTreeMap<Step, Vec<Entry>> = BTreeMap::new();
     for (number, place) in places.iter().enumerate() {
-        for name in place.names()? {
+        let mut of_user: BTreeMap<u32, usize> = BTreeMap::new();
+        let prefixes: &[&str] = if number == 0 { &[SOCKET, FOLDER] } else { &[OF_PROGRAMS] };
+        for name in place.names()?.filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix))) {
             let Ok(metadata) = fs::symlink_metadata(place.path(&name)) else { continue };
             let is_socket = metadata.file_type().is_socket();
             let step = match number {
@@ -88,7 +93,10 @@ pub(crate) fn find(places: &[Place]) -> io::Result<BTreeMap<Step, Vec<Entry>>> {
                 1.. if metadata.is_dir() => of_program(metadata.uid(), &name),
                 _ => None,
             };
-            if let Some(step) = step {
+            let Some(step) = step else { continue };
+            let seen = of_user.entry(metadata.uid()).or_default();
+            *seen += 1;
+            if *seen <= MOST_OF_USER {
                 found.entry(step).or_default().push(Entry { place: number, name, is_socket });
             }
         }
@@ -256,6 +264,19 @@ mod tests {
         assert!(!listens(&places, entries));
         set_aside(&places, entries).expect("set aside");
         assert_eq!((count(&spool), count(&temporary)), (0, 2));
+    }
+
+    #[test]
+    fn a_folder_full_of_other_names_hides_nothing() {
+        let ([_spool, temporary], places) = places();
+        let uid = fs::metadata(temporary.path()).expect("there").uid();
+        for n in 0..110_000 {
+            File::create(temporary.path().join(format!("x{n}"))).expect("made");
+        }
+        for n in 0..100 {
+            fs::create_dir(temporary.path().join(format!("spmix_appdir_{uid}_{n}.0"))).expect("made");
+        }
+        assert_eq!(find(&places).expect("a list").len(), 100);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! A process is signalled by its pidfd, opened before it was seen to be the job's for the second time: a number that was
 //! used again in between is nobody's to kill.
 
-use energy::{Environ, JobCpu, Processes, StepCpu};
+pub(crate) mod strays;
+
+use energy::{JobCpu, Processes, StepCpu};
 use protocol::Incarnation;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 const MARK: &[u8] = b"JOULEPOINT_RUN=";
 
 /// Which life a step's processes are of, and whether a wrapper of ours started them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Life {
     /// SLURM_RESTART_COUNT; none where no environment tells it.
     restart_count: Option<u32>,
@@ -30,8 +31,45 @@ impl Life {
     }
 }
 
-/// Most jobs whose owner is remembered.
-const MOST_OWNERS: usize = 10_000;
+/// Time between two looks at a step of which nothing shows that it is protected: a wrapper may begin its script late.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What is known of a step.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    life: Life,
+    /// When its processes were looked at last, and with which of them the next look begins.
+    looked_at: Instant,
+    next: usize,
+}
+
+/// How much of the environments of processes may still be read: a user has as many and as large ones as they like.
+struct Allowance {
+    processes: usize,
+    bytes: usize,
+    until: Instant,
+}
+
+impl Allowance {
+    /// For one of many jobs.
+    fn of_job(until: Instant) -> Allowance {
+        Allowance { processes: 32, bytes: 4 << 20, until }
+    }
+
+    /// For a job to which something is to be done.
+    fn of_request() -> Allowance {
+        Allowance { processes: 1024, bytes: 64 << 20, until: Instant::now() + Duration::from_millis(500) }
+    }
+
+    fn is_left(&self) -> bool {
+        self.processes > 0 && self.bytes > 0 && Instant::now() < self.until
+    }
+
+    fn took(&mut self, bytes: usize) {
+        self.processes -= 1;
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
 
 /// How long a slurmstepd may take to end after its last task.
 const BARE: Duration = Duration::from_secs(1);
@@ -40,10 +78,10 @@ const BARE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Lives {
     proc_root: PathBuf,
-    /// By step process and its start: what was found once is found for good.
-    known: BTreeMap<(i32, u64), Life>,
-    /// The owners of protected jobs that were seen here.
-    owners: BTreeMap<u32, u32>,
+    /// By step process and its start: one that was found to be protected is so for good.
+    known: BTreeMap<(i32, u64), Known>,
+    /// The job with which the next look at all begins.
+    turn: u32,
     /// What was stopped by us, by number and start.
     stopped: BTreeMap<Incarnation, BTreeSet<(i32, u64)>>,
     /// slurmstepds of lives to be ended that have no task any more, and since when.
@@ -58,69 +96,81 @@ impl Lives {
         Lives {
             proc_root,
             known: BTreeMap::new(),
-            owners: BTreeMap::new(),
+            turn: 0,
             stopped: BTreeMap::new(),
             bare: BTreeMap::new(),
             inherited: stopped,
         }
     }
 
-    /// Protected jobs that have processes here.
-    pub fn protected(&mut self, processes: &Processes) -> BTreeSet<Incarnation> {
-        let all = |job: &JobCpu| job.steps.iter().map(|s| (s.stepd_pid, s.stepd_start_ticks)).collect::<Vec<_>>();
-        let here: BTreeSet<(i32, u64)> = processes.jobs.iter().flat_map(all).collect();
+    /// Protected jobs that have processes here, after a look at steps that are not known to be protected. It reads little of
+    /// each job, and ends after `limit`; the next one goes on from there.
+    pub fn protected(&mut self, processes: &Processes, limit: Duration) -> BTreeSet<Incarnation> {
+        let here: BTreeSet<(i32, u64)> = processes.jobs.iter().flat_map(|job| job.steps.iter().map(key)).collect();
         self.known.retain(|step, _| here.contains(step));
-        let mut found = BTreeSet::new();
-        for job in &processes.jobs {
-            for step in &job.steps {
-                let life = self.life(job.job_id, step);
-                if let (true, Some(restart_count)) = (life.is_protected, life.restart_count) {
-                    found.insert(Incarnation { job: job.job_id, restart_count });
-                }
+        let now = Instant::now();
+        let (first, rest) = processes.jobs.split_at(processes.jobs.partition_point(|job| job.job_id < self.turn));
+        for job in rest.iter().chain(first) {
+            if Instant::now() >= now + limit {
+                self.turn = job.job_id;
+                break;
             }
+            self.look_at_job(job, now, now + limit);
         }
-        found
+        let life = |job: &JobCpu, step: &StepCpu| {
+            let Life { restart_count, is_protected } = self.known.get(&key(step))?.life;
+            Some(Incarnation { job: job.job_id, restart_count: restart_count.filter(|_| is_protected)? })
+        };
+        processes.jobs.iter().flat_map(|job| job.steps.iter().filter_map(move |step| life(job, step))).collect()
     }
 
-    /// Which life a step is of, as the first of its processes tells that has the job's variables.
-    fn life(&mut self, job: u32, step: &StepCpu) -> Life {
-        let key = (step.stepd_pid, step.stepd_start_ticks);
-        if let Some(known) = self.known.get(&key) {
-            return *known;
+    /// Looks at the steps of a job whose turn it is, those first that have not been looked at for longest.
+    fn look_at_job(&mut self, job: &JobCpu, now: Instant, until: Instant) {
+        let known = |step: &StepCpu| self.known.get(&key(step)).copied();
+        let is_due = |known: Option<Known>| {
+            known.is_none_or(|k| !k.life.is_protected && now.saturating_duration_since(k.looked_at) >= AGAIN)
+        };
+        let mut due: Vec<&StepCpu> = job.steps.iter().filter(|step| is_due(known(step))).collect();
+        due.sort_by_key(|step| known(step).map(|k| k.looked_at));
+        let mut left = Allowance::of_job(until);
+        for step in due {
+            self.look_at_step(job.job_id, step, &mut left);
         }
-        let mut life = Life { restart_count: None, is_protected: false };
-        let told = |pid: i32| Lives::told(&self.environ(pid).told()?, job);
-        for (restart_count, is_protected) in step.pids.iter().filter_map(|pid| told(*pid)) {
-            life.restart_count = life.restart_count.or(Some(restart_count));
-            life.is_protected |= is_protected;
+    }
+
+    /// Which life a step is of, as the first of its processes tells that has the job's variables, or one that a wrapper of
+    /// ours started; as far as they may be read.
+    fn look_at_step(&mut self, job: u32, step: &StepCpu, left: &mut Allowance) -> Life {
+        let before = self.known.get(&key(step)).copied();
+        let (mut life, first) = before.map_or_else(Default::default, |k| (k.life, k.next));
+        if !left.is_left() {
+            return life;
         }
-        if life.is_protected {
-            self.known.insert(key, life);
-            self.owners.extend(step.pids.iter().find_map(|pid| self.owner(*pid)).map(|uid| (job, uid)));
-            if self.owners.len() > MOST_OWNERS {
-                self.owners.pop_first();
+        let (mut read, mut has_told) = (0, false);
+        for pid in step.pids.iter().cycle().skip(first).take(step.pids.len()) {
+            if life.is_protected || !left.is_left() {
+                break;
+            }
+            read += 1;
+            let environ = energy::environ(&self.proc_root.join(pid.to_string())).told().unwrap_or_default();
+            left.took(environ.len());
+            if let Some((restart_count, is_protected)) = told(&environ, job)
+                && (is_protected || !std::mem::replace(&mut has_told, true))
+            {
+                life = Life { restart_count: Some(restart_count), is_protected };
             }
         }
+        let next = (first + read).checked_rem(step.pids.len()).unwrap_or(0);
+        self.known.insert(key(step), Known { life, looked_at: Instant::now(), next });
         life
     }
 
-    fn environ(&self, pid: i32) -> Environ {
-        energy::environ(&self.proc_root.join(pid.to_string()))
-    }
-
-    /// The restart count in a process's environment, and whether a wrapper of ours started it; none if it is not the job's.
-    fn told(environ: &[u8], job: u32) -> Option<(u32, bool)> {
-        let wanted = format!("SLURM_JOB_ID={job}");
-        let entries = || environ.split(|b| *b == 0);
-        entries().find(|entry| *entry == wanted.as_bytes())?;
-        let count = entries().find_map(|entry| entry.strip_prefix(b"SLURM_RESTART_COUNT="));
-        let count = count.and_then(|c| std::str::from_utf8(c).ok()?.parse().ok()).unwrap_or(0);
-        let of_job = format!("{job}.");
-        let is_mark = |entry: &[u8]| {
-            let run = entry.strip_prefix(MARK).and_then(|run| run.rsplit(|b| *b == b'/').next());
-            run.is_some_and(|run| run.starts_with(of_job.as_bytes()))
-        };
-        Some((count, entries().any(is_mark)))
+    /// Which life a step is of; it is looked at if that is not known.
+    fn life(&mut self, job: u32, step: &StepCpu, left: &mut Allowance) -> Life {
+        match self.known.get(&key(step)) {
+            Some(known) if known.life.restart_count.is_some() => known.life,
+            _ => self.look_at_step(job, step, left),
+        }
     }
 
     /// Processes of a job's lives up to one; those of steps that do not tell their life only if `unknown` ones count.
@@ -130,50 +180,18 @@ impl Lives {
         let is_its = |life: Life, step: &StepCpu| {
             life.restart_count.map_or(unknown && !step.is_extern(), |count| count <= of.restart_count)
         };
-        let steps: Vec<&StepCpu> = job.steps.iter().filter(|s| is_its(self.life(of.job, s), s)).collect();
+        let mut left = Allowance::of_request();
+        let steps: Vec<&StepCpu> = job.steps.iter().filter(|s| is_its(self.life(of.job, s, &mut left), s)).collect();
         let mut pids: Vec<i32> = steps.into_iter().flat_map(|s| &s.pids).copied().collect();
         pids.sort_unstable();
         pids
-    }
-
-    /// Protected processes of a job's lives up to one that have left the trees of its steps, because what was above them
-    /// was killed. Whoever lies in an environment can only have processes of their own stopped: `whose` says who may be meant.
-    pub fn strays(&self, processes: &Processes, of: Incarnation, whose: impl Fn(u32) -> bool) -> Vec<i32> {
-        let is_its = |(restart_count, is_protected)| is_protected && restart_count <= of.restart_count;
-        let tells = |pid: &i32| Lives::told(&self.environ(*pid).told()?, of.job);
-        let outside = self.outside(processes, whose);
-        outside.into_iter().filter(|pid| tells(pid).is_some_and(is_its)).collect()
-    }
-
-    /// How many processes of a job's owner outside of all steps do not tell whose they are, as long as a storage on which they
-    /// wait hangs: meanwhile it cannot be said that nothing of the job is left.
-    pub fn silent(&self, processes: &Processes, job: u32, whose: impl Fn(u32) -> bool) -> usize {
-        let owner = self.owners.get(&job);
-        let outside = self.outside(processes, |uid| whose(uid) && owner.is_none_or(|owner| *owner == uid));
-        outside.into_iter().filter(|pid| self.environ(*pid) == Environ::Silent).count()
-    }
-
-    /// The processes outside of all steps.
-    fn outside(&self, processes: &Processes, whose: impl Fn(u32) -> bool) -> Vec<i32> {
-        let in_steps: BTreeSet<i32> = processes
-            .jobs
-            .iter()
-            .flat_map(|job| job.steps.iter().flat_map(|s| s.pids.iter().copied().chain([s.stepd_pid])))
-            .collect();
-        let all = std::fs::read_dir(&self.proc_root).into_iter().flatten().flatten();
-        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        pids.filter(|pid| !in_steps.contains(pid) && self.owner(*pid).is_some_and(&whose)).collect()
-    }
-
-    fn owner(&self, pid: i32) -> Option<u32> {
-        std::fs::metadata(self.proc_root.join(pid.to_string())).ok().map(|m| m.uid())
     }
 
     /// Stops processes of a life and remembers them; how many were running.
     pub fn stop(&mut self, of: Incarnation, pids: &[i32], again: impl FnOnce(&mut Lives) -> Vec<i32>) -> usize {
         let running: Vec<i32> = pids.iter().copied().filter(|pid| self.runs(*pid)).collect();
         let mut stopped = 0;
-        for (pid, fd) in self.sure(&running, again) {
+        for (pid, fd) in sure(&running, || again(self)) {
             if let Some(start) = start_ticks(&self.proc_root, pid)
                 && pidfd_send_signal(&fd, Signal::STOP).is_ok()
             {
@@ -212,7 +230,8 @@ impl Lives {
     ) -> Vec<(i32, u64)> {
         let of = processes.jobs.iter().find(|j| j.job_id == job);
         let steps = of.into_iter().flat_map(|j| &j.steps);
-        let meant = steps.filter(|s| is_meant(s, self.life(job, s)));
+        let mut left = Allowance::of_request();
+        let meant = steps.filter(|s| is_meant(s, self.life(job, s, &mut left)));
         meant.map(|s| (s.stepd_pid, s.stepd_start_ticks)).collect()
     }
 
@@ -222,7 +241,6 @@ impl Lives {
         let mut stopped = self.stopped.remove(&of).unwrap_or_default();
         if self.inherited.remove(&of) {
             let mut all = self.pids(processes, of, true);
-            all.extend(self.strays(processes, of, |uid| uid != 0));
             all.extend(left(&all));
             stopped.extend(all.into_iter().filter_map(|pid| Some((pid, start_ticks(&self.proc_root, pid)?))));
         }
@@ -237,15 +255,9 @@ impl Lives {
         start_ticks(&self.proc_root, pid) == Some(start) && pidfd_send_signal(&fd, signal).is_ok()
     }
 
-    /// Ends processes; how many there were.
-    pub fn end(&mut self, of: Incarnation, pids: &[i32], again: impl FnOnce(&mut Lives) -> Vec<i32>) -> usize {
-        let all = self.sure(pids, again);
-        for (_, fd) in &all {
-            // One that has ended meanwhile is no error.
-            let _ = pidfd_send_signal(fd, Signal::KILL);
-        }
+    /// Forgets what was stopped of a job's lives up to one: it has been ended.
+    pub fn ended(&mut self, of: Incarnation) {
         self.stopped.retain(|stopped, _| stopped.job != of.job || stopped.restart_count > of.restart_count);
-        all.len()
     }
 
     /// Ends the slurmstepds of a life's steps that have had no task for a while: they only tell an `srun` that is gone so. How
@@ -263,16 +275,46 @@ impl Lives {
     fn runs(&self, pid: i32) -> bool {
         state(&self.proc_root, pid).is_some_and(|s| !matches!(s, b'T' | b't' | b'Z' | b'X'))
     }
+}
 
-    /// Those of `pids` that are found once more after their pidfds were opened.
-    fn sure(&mut self, pids: &[i32], again: impl FnOnce(&mut Lives) -> Vec<i32>) -> Vec<(i32, OwnedFd)> {
-        let opened: Vec<(i32, OwnedFd)> = pids.iter().filter_map(|pid| Some((*pid, open(*pid)?))).collect();
-        if opened.is_empty() {
-            return opened;
-        }
-        let again = again(self);
-        opened.into_iter().filter(|(pid, _)| again.contains(pid)).collect()
+/// Ends those of the processes that are found `again`; how many there were.
+pub(crate) fn end(pids: &[i32], again: impl FnOnce() -> Vec<i32>) -> usize {
+    let all = sure(pids, again);
+    for (_, fd) in &all {
+        // One that has ended meanwhile is no error.
+        let _ = pidfd_send_signal(fd, Signal::KILL);
     }
+    all.len()
+}
+
+/// Those of `pids` that are found once more after their pidfds were opened.
+fn sure(pids: &[i32], again: impl FnOnce() -> Vec<i32>) -> Vec<(i32, OwnedFd)> {
+    let opened: Vec<(i32, OwnedFd)> = pids.iter().filter_map(|pid| Some((*pid, open(*pid)?))).collect();
+    if opened.is_empty() {
+        return opened;
+    }
+    let again = again();
+    opened.into_iter().filter(|(pid, _)| again.contains(pid)).collect()
+}
+
+/// The restart count in a process's environment, and whether a wrapper of ours started it; none if it is not the job's.
+pub(crate) fn told(environ: &[u8], job: u32) -> Option<(u32, bool)> {
+    let wanted = format!("SLURM_JOB_ID={job}");
+    let entries = || environ.split(|b| *b == 0);
+    entries().find(|entry| *entry == wanted.as_bytes())?;
+    let count = entries().find_map(|entry| entry.strip_prefix(b"SLURM_RESTART_COUNT="));
+    let count = count.and_then(|c| std::str::from_utf8(c).ok()?.parse().ok()).unwrap_or(0);
+    let of_job = format!("{job}.");
+    let is_mark = |entry: &[u8]| {
+        let run = entry.strip_prefix(MARK).and_then(|run| run.rsplit(|b| *b == b'/').next());
+        run.is_some_and(|run| run.starts_with(of_job.as_bytes()))
+    };
+    Some((count, entries().any(is_mark)))
+}
+
+/// What tells a step from all others.
+fn key(step: &StepCpu) -> (i32, u64) {
+    (step.stepd_pid, step.stepd_start_ticks)
 }
 
 fn open(pid: i32) -> Option<OwnedFd> {
@@ -298,6 +340,9 @@ fn start_ticks(proc_root: &Path, pid: i32) -> Option<u64> {
 mod tests {
     use super::*;
     use std::process::{Child, Command, Stdio};
+
+    /// Longer than any look takes.
+    const LIMIT: Duration = Duration::from_secs(60);
 
     /// A process with these variables, which sleeps.
     fn sleeper(variables: &[(&str, &str)]) -> Child {
@@ -401,7 +446,7 @@ mod tests {
         }
         let mut lives = lives();
         let end = Instant::now() + 30 * BARE;
-        while lives.protected(&all).is_empty() && Instant::now() < end {
+        while lives.protected(&all, LIMIT).is_empty() && Instant::now() < end {
             std::thread::yield_now();
         }
         assert_eq!(lives.end_bare_stepds(&all, of(0)), 0);
@@ -420,51 +465,6 @@ mod tests {
     }
 
     #[test]
-    fn what_has_left_its_step_is_still_its_lifes_and_nobody_elses() {
-        let (job, mark) = (("SLURM_JOB_ID", "7"), ("JOULEPOINT_RUN", "c/7.1"));
-        let mut all = [
-            sleeper(&[job, mark]),
-            sleeper(&[job, mark, ("SLURM_RESTART_COUNT", "1")]),
-            sleeper(&[job]),
-            sleeper(&[("SLURM_JOB_ID", "77"), mark]),
-            sleeper(&[job, mark]),
-        ];
-        // The last is in a step. Tests run as anybody.
-        let processes = processes(&[&[&all[4]]]);
-        let lives = lives();
-        let mine: BTreeSet<i32> = all.iter().map(|c| c.id() as i32).collect();
-        let strays =
-            |n| lives.strays(&processes, of(n), |_| true).into_iter().filter(|p| mine.contains(p)).collect::<Vec<_>>();
-        let pid = |n: usize| all[n].id() as i32;
-        // A process has its environment only when it has become what it is to be.
-        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while strays(1).len() < 2 && std::time::Instant::now() < end {
-            std::thread::yield_now();
-        }
-        let mut both = vec![pid(0), pid(1)];
-        both.sort_unstable();
-        let found = |n| {
-            let mut found = strays(n);
-            found.sort_unstable();
-            found
-        };
-        assert_eq!((found(0), found(1)), (vec![pid(0)], both));
-        let mine_alone = owner_of_tests();
-        assert!(
-            lives.strays(&processes, of(1), |uid| uid != mine_alone).iter().all(|p| !mine.contains(p)),
-            "of a user who is never meant"
-        );
-        for child in &mut all {
-            child.kill().expect("killed");
-            child.wait().expect("reaped");
-        }
-    }
-
-    fn owner_of_tests() -> u32 {
-        std::fs::metadata("/proc/self").expect("procfs").uid()
-    }
-
-    #[test]
     fn lives_are_told_apart_by_what_their_processes_were_given() {
         let job = ("SLURM_JOB_ID", "7");
         let mut all = [
@@ -475,7 +475,7 @@ mod tests {
         let found = processes(&[&[&all[0]], &[&all[1]], &[&all[2]]]);
         let pid = |n: usize| all[n].id() as i32;
         let mut lives = lives();
-        assert_eq!(lives.protected(&found), BTreeSet::from([of(0), of(1)]));
+        assert_eq!(lives.protected(&found, LIMIT), BTreeSet::from([of(0), of(1)]));
         assert_eq!(lives.pids(&found, of(0), false), [pid(0)]);
         assert_eq!(lives.pids(&found, of(0), true), BTreeSet::from([pid(0), pid(2)]).into_iter().collect::<Vec<_>>());
         assert_eq!(lives.pids(&found, of(1), false).len(), 2, "and all before");
@@ -483,6 +483,47 @@ mod tests {
         for child in &mut all {
             child.kill().and_then(|()| child.wait()).unwrap();
         }
+    }
+
+    #[test]
+    fn of_many_processes_a_look_reads_a_few_and_the_next_goes_on_from_there() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |pid: i32, environ: &str| {
+            let folder = root.path().join(pid.to_string());
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("environ"), environ).unwrap();
+        };
+        let many: Vec<i32> = (1000..1040).collect();
+        many.iter().for_each(|pid| write(*pid, "SLURM_JOB_ID=7\0"));
+        write(1039, "SLURM_JOB_ID=7\0JOULEPOINT_RUN=c/7.1\0");
+        write(2000, "SLURM_JOB_ID=8\0JOULEPOINT_RUN=c/8.1\0");
+        let job = |job_id: u32, pids: &[i32]| {
+            let step = StepCpu {
+                name: "0".into(),
+                stepd_pid: job_id as i32,
+                stepd_start_ticks: 1,
+                cpu_s: 0.0,
+                pids: pids.to_vec(),
+            };
+            JobCpu { job_id, cpu_s: 0.0, steps: vec![step], pids: pids.to_vec() }
+        };
+        let all = Processes { jobs: vec![job(7, &many), job(8, &[2000])], ..Processes::default() };
+        let mut lives = Lives::new(root.path().into(), BTreeSet::new());
+        let other = Incarnation { job: 8, restart_count: 0 };
+        assert_eq!(lives.protected(&all, LIMIT), BTreeSet::from([other]), "nobody waits behind a job of many");
+        assert_eq!(lives.known[&(7, 1)].next, 32);
+        lives.known.values_mut().for_each(|known| known.looked_at -= AGAIN);
+        assert_eq!(lives.protected(&all, LIMIT), BTreeSet::from([of(0), other]));
+        // What is not known to be protected is left alone for a while.
+        let mut lives = Lives::new(root.path().into(), BTreeSet::new());
+        write(2000, "SLURM_JOB_ID=8\0");
+        assert!(lives.protected(&all, LIMIT).is_empty());
+        write(2000, "SLURM_JOB_ID=8\0JOULEPOINT_RUN=c/8.1\0");
+        lives.known.values_mut().for_each(|known| known.looked_at = Instant::now() + LIMIT);
+        assert!(lives.protected(&all, LIMIT).is_empty());
+        // A look that is over before it has begun leaves its turn to the next.
+        lives.known.clear();
+        assert!(lives.protected(&all, Duration::ZERO).is_empty() && lives.turn == 7);
     }
 
     #[test]
@@ -499,41 +540,15 @@ mod tests {
         assert_eq!(lives.go_on(&Processes::default(), of(0), |_| Vec::new()), 1);
         wait_for(&all[0], b'S');
         assert_eq!(state_of(&all[1]), Some(b'T'));
-        assert_eq!(lives.end(of(0), &pids, |_| vec![pids[0]]), 1, "the other is no longer the job's");
+        assert_eq!(end(&pids, || vec![pids[0]]), 1, "the other is no longer the job's");
         all[0].wait().unwrap();
         assert_eq!(state_of(&all[1]), Some(b'T'));
         all[1].kill().and_then(|()| all[1].wait()).unwrap();
     }
 
-    /// A named pipe keeps its reader waiting, as a storage that hangs does.
-    #[test]
-    fn nothing_is_left_only_where_all_have_told_whose_they_are() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("900");
-        std::fs::create_dir(&folder).unwrap();
-        let path = folder.join("environ");
-        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let mut lives = Lives::new(root.path().into(), BTreeSet::new());
-        let (processes, mine) = (Processes::default(), std::fs::metadata(&folder).unwrap().uid());
-        assert_eq!((lives.silent(&processes, 7, |_| true), lives.silent(&processes, 7, |uid| uid != mine)), (1, 0));
-        lives.owners.insert(7, mine + 1);
-        assert_eq!(lives.silent(&processes, 7, |_| true), 0, "it is somebody else's");
-        lives.owners.insert(7, mine);
-        assert_eq!(lives.silent(&processes, 7, |_| true), 1);
-        assert!(lives.strays(&processes, of(0), |_| true).is_empty());
-        drop(std::fs::OpenOptions::new().read(true).write(true).open(&path));
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(&path, "SLURM_JOB_ID=8\0").unwrap();
-        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        while lives.silent(&processes, 7, |_| true) > 0 {
-            assert!(std::time::Instant::now() < end, "it has told");
-            std::thread::yield_now();
-        }
-    }
-
     #[test]
     fn a_job_that_a_protected_script_has_submitted_is_none_of_ours() {
-        let told = |environ: &str| Lives::told(environ.as_bytes(), 8);
+        let told = |environ: &str| told(environ.as_bytes(), 8);
         assert_eq!(told("SLURM_JOB_ID=8\0JOULEPOINT_RUN=c/8.1\0"), Some((0, true)));
         assert_eq!(told("SLURM_JOB_ID=8\0JOULEPOINT_RUN=c/7.1\0"), Some((0, false)));
         assert_eq!(told("SLURM_JOB_ID=8\0JOULEPOINT_RUN=c/81.1\0"), Some((0, false)));

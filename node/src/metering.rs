@@ -35,6 +35,17 @@ impl Meters {
         self.processes.pids_of(job).to_vec()
     }
 
+    /// What a job has used here, as it is told to its owner and root, who may say which restart of it is here.
+    pub fn told_to(&mut self, uid: u32, job: u32, restart: Option<u32>) -> Option<JobEnergy> {
+        if uid != 0 && self.owners.get(&job) != Some(&uid) {
+            return None;
+        }
+        if let Some(restart) = restart {
+            self.accounts.belongs(job, restart);
+        }
+        self.accounts.job(job)
+    }
+
     pub fn look(&mut self, proc_root: &Path) {
         match self.scanner.scan(now_s()) {
             Ok(processes) => self.processes = processes,
@@ -43,7 +54,8 @@ impl Meters {
         for job in &self.processes.jobs {
             let mut owners = job.pids.iter().filter_map(|pid| owner(proc_root, *pid)).filter(|uid| *uid != 0);
             if let Some(uid) = owners.next() {
-                self.owners.insert(job.job_id, uid);
+                // The first is the script's or the task's own: what they start may have other numbers.
+                self.owners.entry(job.job_id).or_insert(uid);
             }
         }
         let sample = self.accounts.sample(now_s(), &mut self.meter, &self.processes);
@@ -88,6 +100,11 @@ impl Metering {
         meters.look(&self.proc_root);
         let is_here = meters.processes.jobs.iter().any(|j| j.job_id == job);
         is_here.then(|| uid == 0 || meters.owners.get(&job) == Some(&uid))
+    }
+
+    /// Whose a job is, as the owners of its processes here told; none if it had none, or they are long gone.
+    pub fn owner_of(&self, job: u32) -> Option<u32> {
+        self.lock().owners.get(&job).copied()
     }
 
     /// The processes of a job here, for its owner and root; none if it is somebody else's.
@@ -140,5 +157,25 @@ pub(crate) fn reading(job: &JobEnergy) -> JobReading {
         cpu_s: job.cpu_s,
         source: job.source.as_str().to_string(),
         since_s: job.since_s,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_told_to_a_jobs_owner_and_root_alone_and_nobody_else_begins_it_anew() {
+        let sources = energy::Config { precedence: vec![energy::SourceKind::Model], ..energy::Config::default() };
+        let metering = Metering::new("n1".into(), "/proc".into(), &sources, 1, 0.0);
+        let mut meters = metering.lock();
+        meters.accounts.hold(1.0, &[(7, 0)]);
+        let since_s = |told: Option<JobEnergy>| told.map(|job| job.since_s);
+        assert_eq!(since_s(meters.told_to(1000, 7, Some(5))), None, "nobody knows whose it is");
+        assert_eq!(since_s(meters.told_to(0, 7, None)), Some(1.0), "and nothing has begun anew");
+        meters.owners.insert(7, 1000);
+        assert_eq!(since_s(meters.told_to(1001, 7, Some(5))), None);
+        assert_eq!(since_s(meters.told_to(1000, 7, Some(0))), Some(1.0));
+        assert!(since_s(meters.told_to(1000, 7, Some(1))) > Some(1.0), "its owner may");
     }
 }

@@ -22,7 +22,7 @@ use axum::{Extension, Json};
 use config::Site;
 use listener::health::SelfLook;
 use listener::metrics::{self, Family};
-use listener::{Access, Document, Gate, Hidden, Limits, Listener, Refusal, Route, Users, blocking, now_s};
+use listener::{Access, Document, Gate, Hidden, Limits, Listener, Refusal, Route, Users, blocking, for_ever, now_s};
 use parking_lot::Mutex;
 use protocol::{Batch, Delivered, NodeReading};
 use slurm::Slurm;
@@ -164,13 +164,14 @@ fn begin(site: &Site, metering: Arc<Metering>, munge: Munge, url: String) -> Res
     let (delivering, to_store) = (spool.clone(), controller(DELIVERY_LIMIT));
     let request = SessionRequest { version: protocol::VERSION, node: name.clone(), boot_id: lease.boot_id() };
     let to_hear = SessionClient::new(controller(ANSWER_LIMIT), Munge::new(site.munge_socket.clone()), request);
-    let (looking, asking, holding) = (heart.clone(), metering.clone(), lease.clone());
-    spawn(move || delivering.deliver_for_ever(&to_store));
+    let (looking, asking, holding, finding) = (heart.clone(), metering.clone(), lease.clone(), lease.clone());
+    for_ever("spool", move || delivering.deliver_for_ever(&to_store))?;
     spawn(move || looking.look_at_hardware_for_ever());
     spawn(move || gpus::ask_for_ever(&asking, &slurm));
-    spawn(move || holding.hold_for_ever());
+    for_ever("lease", move || holding.hold_for_ever())?;
+    for_ever("lives", move || finding.look_for_lives_for_ever())?;
     spawn(move || pmix.clear_up(&ended));
-    spawn(move || heart.beat_for_ever(&to_hear, &url));
+    for_ever("heart", move || heart.beat_for_ever(&to_hear, &url))?;
     Ok(Parts { metering, lease, setting, looker, spool, looks, rest })
 }
 
@@ -242,24 +243,22 @@ async fn healthz(State(looks): State<Arc<SelfLook>>) -> Response {
     looks.tell()
 }
 
-/// What a job has used here. Somebody else's job looks like one that was never here.
+/// What a job has used here. Somebody else's job looks like one that was never here, and so does one without processes,
+/// since nobody knows whose it is; the controller has what heartbeats told of it.
 async fn job_energy(
     State(metering): State<Arc<Metering>>,
     Extension(peer): Extension<Peer>,
     job: Result<Path<u32>, PathRejection>,
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Response, Refusal> {
-    let (Path(job), Query(which)) = (job?, which?);
+    let (Path(asked), Query(which)) = (job?, which?);
     let (reading, is_hidden) = blocking(move || {
         let at_s = now_s();
         let mut meters = metering.lock();
         meters.look(&metering.proc_root);
-        let is_hidden = peer.uid != 0 && meters.owners.get(&job).is_some_and(|owner| *owner != peer.uid);
-        if let Some(restart) = which.restart.filter(|_| !is_hidden) {
-            meters.accounts.belongs(job, restart);
-        }
-        let job = meters.accounts.job(job).filter(|_| !is_hidden).as_ref().map(reading);
-        (NodeReading { node: metering.name.clone(), at_s, job }, is_hidden)
+        let job = meters.told_to(peer.uid, asked, which.restart);
+        let is_hidden = peer.uid != 0 && meters.owners.get(&asked).is_some_and(|owner| *owner != peer.uid);
+        (NodeReading { node: metering.name.clone(), at_s, job: job.as_ref().map(reading) }, is_hidden)
     })
     .await?;
     let mut answer = Json(reading).into_response();

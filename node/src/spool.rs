@@ -6,7 +6,7 @@
 
 use crate::refused::RefusedFolder;
 use anyhow::{Context, Result};
-use listener::now_s;
+use listener::{Lines, now_s};
 use parking_lot::{Mutex, MutexGuard};
 use protocol::{Batch, Delivered, Event, Record, RunKey};
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ const SHARE_OF_REFUSED: u64 = 4;
 const LOOK: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+const _: () = assert!(LONGEST_PAUSE.as_secs() < watch::runs::LATE_WORD_S as u64);
+
 /// The spool of a node.
 #[derive(Debug)]
 pub struct Spool {
@@ -38,6 +40,8 @@ pub struct Spool {
     limit_bytes: u64,
     kept: Mutex<BTreeMap<u64, Kept>>,
     refused: RefusedFolder,
+    /// What is said of batches that the controller refuses.
+    lines: Lines,
 }
 
 /// What one file holds.
@@ -103,7 +107,7 @@ impl Spool {
             }
         }
         let refused = RefusedFolder::new(beside(folder), limit_bytes / SHARE_OF_REFUSED);
-        Ok(Spool { folder: folder.to_path_buf(), limit_bytes, kept: Mutex::new(kept), refused })
+        Ok(Spool { folder: folder.to_path_buf(), limit_bytes, kept: Mutex::new(kept), refused, lines: Lines::new() })
     }
 
     /// Keeps what of a user's batch is new; the position up to which the spool holds the run.
@@ -162,23 +166,23 @@ impl Spool {
 
     /// Delivers what is there: complete runs first, oldest first; whether nobody is left whom it could not reach.
     pub fn deliver(&self, controller: &Client) -> bool {
-        let mut order: Vec<(bool, u64)> = self.kept().iter().map(|(number, k)| (!k.complete, *number)).collect();
+        let mut order: Vec<(bool, u64, u32)> = self.kept().iter().map(|(n, k)| (!k.complete, *n, k.uid)).collect();
         order.sort_unstable();
-        let mut all = true;
-        for (_, number) in order {
+        let mut waiting = Waiting::default();
+        for (_, number, uid) in order {
             match self.deliver_run(number, controller) {
                 Ok(()) => {}
                 Err(Undelivered::Away(e)) => {
                     tracing::debug!(%e, "the controller is away; records stay in the spool");
                     return false;
                 }
-                Err(Undelivered::Other(reason)) => {
-                    tracing::warn!(number, reason, "records stay in the spool");
-                    all = false;
-                }
+                Err(Undelivered::Other(reason)) => waiting.note(uid, reason),
             }
         }
-        all
+        for (uid, (runs, reason)) in &waiting.0 {
+            tracing::warn!(uid, runs, reason, "records stay in the spool; the reason is that of the first run");
+        }
+        waiting.0.is_empty()
     }
 
     /// Delivers one file, line by line, and removes it.
@@ -244,12 +248,24 @@ impl Spool {
     /// Takes what the controller has refused out of the way of the rest.
     fn set_aside(&self, uid: u32, batch: &Batch, text: &str) -> Result<(), Undelivered> {
         let (run, last) = (&batch.key.run, batch.records.last().map_or(0, |r| r.seq));
-        match self.refused.keep(now_s(), uid, batch, text) {
-            Ok(Some(file)) => {
-                tracing::error!(run, uid, last, text, file = %file.display(), "the controller refuses records; they are set aside");
+        let kept = self.refused.keep(now_s(), uid, batch, text);
+        let file = kept.map_err(|e| Undelivered::Other(format!("refused ({text}), and cannot be set aside: {e}")))?;
+        let Some(unlogged) = self.lines.take(now_s()) else { return Ok(()) };
+        match file {
+            Some(file) => {
+                let file = file.display();
+                tracing::error!(run, uid, last, text, unlogged, %file, "the controller refuses records; they are set aside");
             }
-            Ok(None) => tracing::error!(run, uid, last, text, "the controller refuses records, too many to set aside"),
-            Err(e) => return Err(Undelivered::Other(format!("refused ({text}), and cannot be set aside: {e}"))),
+            None => {
+                tracing::error!(
+                    run,
+                    uid,
+                    last,
+                    text,
+                    unlogged,
+                    "the controller refuses records, too many to set aside"
+                );
+            }
         }
         Ok(())
     }
@@ -268,6 +284,16 @@ const STORE_S: f64 = 86_400.0;
 
 fn is_old(batch: &Batch) -> bool {
     batch.records.last().is_some_and(|last| now_s() - last.at_s > STORE_S)
+}
+
+/// What could not be delivered at one look: of how many runs of each user, and why that of the first of them.
+#[derive(Debug, Default)]
+struct Waiting(BTreeMap<u32, (usize, String)>);
+
+impl Waiting {
+    fn note(&mut self, uid: u32, reason: String) {
+        self.0.entry(uid).or_insert((0, reason)).0 += 1;
+    }
 }
 
 /// Why something was not delivered.
@@ -334,4 +360,18 @@ fn decode(line: &[u8]) -> Option<Batch> {
         return None;
     }
     serde_json::from_slice(json).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_with_many_runs_that_cannot_be_delivered_is_told_of_once() {
+        let mut waiting = Waiting::default();
+        (0..1500).for_each(|n| waiting.note(7, format!("run {n}")));
+        waiting.note(8, "another".into());
+        let told: Vec<(u32, (usize, String))> = waiting.0.into_iter().collect();
+        assert_eq!(told, [(7, (1500, "run 0".to_string())), (8, (1, "another".to_string()))]);
+    }
 }

@@ -27,8 +27,9 @@ impl Cost {
 
     /// Price and carbon as people read them; nothing if the site names neither.
     pub fn told(&self, currency: &str) -> Option<String> {
-        let price = self.price.map(|price| format!("{price:.2} {currency}"));
-        let co2 = self.co2_g.map(|g| match g {
+        // A sum of nothing is a negative zero.
+        let price = self.price.map(|price| format!("{:.2} {currency}", price + 0.0));
+        let co2 = self.co2_g.map(|g| match g + 0.0 {
             g if g >= 1e6 => format!("{:.2} t CO2", g / 1e6),
             g if g >= 1e3 => format!("{:.2} kg CO2", g / 1e3),
             g => format!("{g:.1} g CO2"),
@@ -98,6 +99,10 @@ mod tests {
         let cost = Cost::of(36e6, &site);
         assert_eq!((cost.kwh, cost.price, cost.co2_g), (10.0, Some(3.0), Some(4000.0)));
         assert_eq!(cost.told("EUR").as_deref(), Some("3.00 EUR, 4.00 kg CO2"));
+        assert_eq!(
+            Cost { price: Some(-0.0), ..Cost::of(0.0, &site) }.told("EUR").as_deref(),
+            Some("0.00 EUR, 0.0 g CO2")
+        );
         let total = Totals { joules: Some(36e6), ..Totals::default() };
         let silent = Costs::of(&total, &Accounting::default());
         assert_eq!(silent.whole.and_then(|c| c.told("")), None);

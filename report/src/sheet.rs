@@ -1,6 +1,7 @@
 //! Tables in the forms that people and programs read: aligned, with separators, or as CSV of plain numbers.
 
 use crate::moment;
+use serde::Serialize;
 
 /// How a table is printed.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,10 +132,33 @@ fn fitted(cell: &str, width: usize, left: bool) -> String {
     if left { format!("{cut:<width$}") } else { format!("{cut:>width$}") }
 }
 
+/// Whether a character speaks to a terminal, or turns what stands beside it.
+fn speaks(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A user's text fit for somebody else's terminal.
 pub fn printable(text: &str) -> String {
-    let turns = |c| matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if c.is_control() || turns(c) { '?' } else { c }).collect()
+    text.chars().map(|c| if speaks(c) { '?' } else { c }).collect()
+}
+
+/// Lines, in which there may be users' texts, fit for a terminal.
+pub fn printable_lines(text: &str) -> String {
+    text.chars().map(|c| if speaks(c) && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
+}
+
+/// A document as JSON that a terminal may show, with a line's end: what would speak to it is escaped.
+///
+/// # Errors
+/// That it is none.
+pub fn json(content: &impl Serialize) -> Result<String, serde_json::Error> {
+    let text = serde_json::to_string_pretty(content)? + "\n";
+    let escaped = |c: char| match c {
+        '\n' => c.to_string(),
+        c if speaks(c) => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    Ok(if text.contains(|c: char| c != '\n' && speaks(c)) { text.chars().map(escaped).collect() } else { text })
 }
 
 /// A cell of a file that a spreadsheet may open: a text that it would take for a formula has a quote in front. Numbers stay.
@@ -192,6 +216,17 @@ mod tests {
         assert_eq!(text(Form::Parsable("|".into(), true)), "a,b \"c?[2J|1|\n");
         assert_eq!(text(Form::Aligned), "a,b|\"+ 1\n");
         assert_eq!(sheet.text(&Form::Aligned, true), "  Name N\n------ ---\na,b|\"+ 1\n");
+    }
+
+    #[test]
+    fn no_text_speaks_to_a_terminal_and_json_keeps_what_it_holds() {
+        let hostile = "a\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\r\n\tb\u{7f}";
+        assert_eq!(printable(hostile), "a?]0;x??31m????b?");
+        assert_eq!(printable_lines(hostile), "a?]0;x??31m??\n\tb?");
+        let text = json(&[hostile]).unwrap();
+        assert!(text.chars().all(|c| c == '\n' || !speaks(c)) && text.contains("\\u009b31m\\u202e"), "{text:?}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&text).unwrap(), [hostile]);
+        assert_eq!(json(&["\u{e4}"]).unwrap(), "[\n  \"\u{e4}\"\n]\n");
     }
 
     #[test]

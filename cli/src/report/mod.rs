@@ -5,7 +5,7 @@ mod asked;
 use crate::{Failure, out};
 use ::report::accounted::{self, Joined};
 use ::report::columns::{self, Column, FIELDS, Field};
-use ::report::sheet::{Form, printable};
+use ::report::sheet::{self, Form, printable};
 use ::report::sums::{self, By, Others};
 use ::report::{accuracy, describe, moment, page, words};
 pub(crate) use asked::{Jobs, known_jobs};
@@ -247,7 +247,7 @@ fn warnings(runs: &[RunAccount]) -> Vec<String> {
 }
 
 fn json<T: serde::Serialize>(content: &T) -> Result<String, Failure> {
-    Ok(serde_json::to_string_pretty(content).map_err(anyhow::Error::from)? + "\n")
+    Ok(sheet::json(content).map_err(anyhow::Error::from)?)
 }
 
 fn form(args: &ReportArgs) -> Form {

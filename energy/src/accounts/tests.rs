@@ -92,6 +92,9 @@ fn a_requeued_job_begins_its_own_figure_with_what_it_used_since_it_came() {
     assert_eq!(after.joules + a.retired_joules() + a.unallocated_joules(), a.node_joules());
     a.belongs(7, 1);
     assert_eq!(a.job(7).unwrap().joules, 100.0);
+    a.belongs(7, 0);
+    a.belongs(7, 1);
+    assert_eq!(a.job(7).unwrap().joules, 100.0, "nobody begins it anew by naming one that is over");
 }
 
 #[test]
