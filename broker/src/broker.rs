@@ -73,6 +73,8 @@ pub struct Broker {
     looks: Mutex<Looks>,
     hands: Hands,
     pub(crate) open: Mutex<BTreeMap<String, Loan>>,
+    /// Held by who changes one of them.
+    changing: Mutex<()>,
     /// Nodes that a run's life lent and did not get back. This service alone knows when such a node dies, so that
     /// its memory is enough.
     gone: Mutex<BTreeSet<(RunKey, u32, String)>>,
@@ -102,6 +104,7 @@ impl Broker {
             store,
             readers,
             open: Mutex::default(),
+            changing: Mutex::default(),
             gone: Mutex::default(),
             free_since: Mutex::default(),
             refused: Mutex::default(),
@@ -155,10 +158,10 @@ impl Broker {
             std::thread::sleep(LOOK);
         }
         for look in 0_u32.. {
-            let listing = self.look_at_loans().unwrap_or_else(|e| {
+            let mut listing = Duration::ZERO;
+            if let Err(e) = self.look_at_loans(&mut listing) {
                 tracing::warn!(error = %e, "a look at the loans failed; it will be tried again");
-                LOOK
-            });
+            }
             if look.is_multiple_of(LOOKS_TO_SWEEP)
                 && let Err(e) = sweep(&self.slurm.when_idle(), &self.hands.reader, self.site.longest_s)
             {
@@ -193,32 +196,30 @@ impl Broker {
         Ok(())
     }
 
-    /// Looks at all open loans once; how long it took Slurm to list what there is.
-    fn look_at_loans(&self) -> Result<Duration> {
+    /// Looks at all open loans, once more for all that go on as long as there are such; `listing` grows by the time that it
+    /// took Slurm to list what there is.
+    fn look_at_loans(&self, listing: &mut Duration) -> Result<()> {
         self.take_up_unsure()?;
-        let ids: Vec<String> = self.open.lock().keys().cloned().collect();
-        if ids.is_empty() {
-            return Ok(Duration::ZERO);
-        }
-        let begun = Instant::now();
-        let mut seen = self.see()?;
-        let listing = begun.elapsed();
-        for id in ids {
-            for _ in 0..MOST_STEPS {
-                let step = self.step(&id, &seen);
+        let mut ids: Vec<String> = self.open.lock().keys().cloned().collect();
+        for _ in 0..MOST_STEPS {
+            if ids.is_empty() {
+                break;
+            }
+            let begun = Instant::now();
+            let seen = self.see();
+            *listing += begun.elapsed();
+            let seen = seen?;
+            ids.retain(|id| {
+                let step = self.step(id, &seen);
                 // What it took is no time in which nobody looked.
                 self.looks.lock().due(Instant::now());
-                match step {
-                    Ok(true) => seen = self.see()?,
-                    Ok(false) => break,
-                    Err(e) => {
-                        tracing::warn!(loan = id, error = %e, "failed; it will be tried again");
-                        break;
-                    }
-                }
-            }
+                step.unwrap_or_else(|e| {
+                    tracing::warn!(loan = id, error = %e, "failed; it will be tried again");
+                    false
+                })
+            });
         }
-        Ok(listing)
+        Ok(())
     }
 
     fn see(&self) -> Result<Seen> {
@@ -254,7 +255,7 @@ impl Broker {
 
     /// What Slurm shows of a loan at a look, with what is asked for in its state alone.
     fn world(&self, loan: &Loan, seen: &Seen) -> Result<World> {
-        let mut world = World { chosen: self.observations(loan, seen)?, ..world(loan, seen) };
+        let mut world = World { chosen: self.observations(loan, seen)?, ..world(&self.slurm, loan, seen)? };
         match loan.state {
             LoanState::Growing => world.booted_s = self.slurm.booted_s()?.unwrap_or_default(),
             LoanState::Closing => {
@@ -328,21 +329,20 @@ impl Broker {
         })
     }
 
-    /// Changes an open loan, on disk first.
+    /// Changes an open loan, on disk first; who only reads the open ones does not wait for the disk.
     pub(crate) fn change(&self, id: &str, change: impl FnOnce(&mut Loan)) -> Result<()> {
-        let mut open = self.open.lock();
-        let Some(mut loan) = open.get(id).cloned() else { return Ok(()) };
+        let _one_at_a_time = self.changing.lock();
+        let Some(mut loan) = self.get(id) else { return Ok(()) };
         change(&mut loan);
         self.store.lock().save_lending(&loan)?;
         if loan.state.is_over() {
             self.note_gone(&loan);
             self.looks.lock().forget(id);
             self.hands.ports.over(&loan);
-            open.remove(id);
+            self.open.lock().remove(id);
         } else {
-            open.insert(id.to_string(), loan);
+            self.open.lock().insert(id.to_string(), loan);
         }
-        drop(open);
         self.ring();
         Ok(())
     }
@@ -394,9 +394,12 @@ impl Broker {
                     l.back = missing;
                 }
             })?;
-        } else if let Some(l) = self.open.lock().get_mut(&loan.id) {
+        } else {
             // Figures that grow with every look are written with the next change.
-            l.stays = stays;
+            let _one_at_a_time = self.changing.lock();
+            if let Some(l) = self.open.lock().get_mut(&loan.id) {
+                l.stays = stays;
+            }
         }
         Ok(self.get(&loan.id).unwrap_or(loan))
     }
@@ -468,12 +471,18 @@ impl Broker {
             return Ok(BTreeMap::new());
         }
         let runs = self.hands.reader.lock().open_runs()?;
-        let observed = |c: &Chosen| Observation {
-            job: seen.jobs.iter().find(|j| j.id == c.job).cloned(),
-            is_reserved: seen.reservations.iter().any(|r| r.name == c.name),
-            is_protected: runs.iter().any(|r| is_of(r, c)),
-            order: self.hands.ports.order_state(&c.name),
+        let observed = |c: &Chosen| -> Result<(u32, Observation)> {
+            let observation = Observation {
+                job: seen.job(&self.slurm, c.job)?,
+                is_reserved: seen.reservations.iter().any(|r| r.name == c.name),
+                is_protected: runs.iter().any(|r| is_of(r, c)),
+                order: self.hands.ports.order_state(&c.name),
+            };
+            Ok((c.job, observation))
         };
-        Ok(open().map(|c| (c.job, observed(c))).collect())
+        open().map(observed).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -216,9 +216,9 @@ mod tests {
                 job(5, "StartTime=999 SchedNodeList=n6"),
                 job(6, "StartTime=1000 SchedNodeList=n2"),
             ],
-            helpers: Default::default(),
             nodes: parse_nodes(&(nodes + &node("n9", "IDLE"))).unwrap(),
             reservations: parse_reservations(&reservations).unwrap(),
+            ..Seen::default()
         };
         let free: Vec<&str> = free_nodes(&loan(&all), &seen).iter().map(|n| n.name.as_str()).collect();
         assert_eq!(free, ["n2"]);

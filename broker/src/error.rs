@@ -23,9 +23,12 @@ pub enum Error {
     /// A job to which something is to be done is not among the chosen ones.
     #[error("the borrower was not chosen")]
     NotChosen,
+    /// Of a loan's helper jobs not every line of Slurm's is understood.
+    #[error("not every job named {0} is understood, and nothing is done for its loan meanwhile")]
+    Unclear(String),
     /// A borrower's wrapper cannot be given its order.
     #[error("the order is not taken: {0}")]
-    NotOrdered(String),
+    NotOrdered(crate::ports::NotOrdered),
 }
 
 /// What the broker answers.

@@ -18,7 +18,12 @@ const LEFTOVER_S: f64 = 3600.0;
 pub(crate) fn sweep(slurm: &Slurm, reader: &Mutex<Store>, longest_s: f64) -> Result<()> {
     let mut left = Vec::new();
     for reservation in slurm.reservations()? {
-        left.extend(over(reader, &reservation.name)?.map(|loan| (reservation.name, loan)));
+        match over(reader, &reservation.name) {
+            Ok(loan) => left.extend(loan.map(|loan| (reservation.name, loan))),
+            Err(e) => {
+                tracing::warn!(error = %e, reservation = reservation.name, "whose loan it was is not known: it stays")
+            }
+        }
     }
     let jobs = if left.is_empty() { Vec::new() } else { understood(slurm.jobs()?) };
     let inside = |name: &str| jobs.iter().filter(|j| is_there(j) && j.reservation == name).collect::<Vec<_>>();

@@ -23,5 +23,5 @@ mod suitable;
 
 pub use broker::{Broker, Parts};
 pub use error::Error;
-pub use ports::Ports;
+pub use ports::{NotOrdered, Ports};
 pub use rules::DAY_S;

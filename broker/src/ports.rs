@@ -3,6 +3,11 @@
 use protocol::{Loan, Order, OrderState};
 use store::OpenRun;
 
+/// Why an order is not taken.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotOrdered(pub String);
+
 /// The service around the broker.
 pub trait Ports: Send + Sync {
     /// Heartbeats of these nodes are to come from now on.
@@ -21,7 +26,7 @@ pub trait Ports: Send + Sync {
     ///
     /// # Errors
     /// Why it is not taken.
-    fn order(&self, run: &OpenRun, order: Order) -> Result<(), String>;
+    fn order(&self, run: &OpenRun, order: Order) -> Result<(), NotOrdered>;
 
     /// A loan is over.
     fn over(&self, loan: &Loan);

@@ -1,5 +1,6 @@
 //! What Slurm shows at one moment, of everything and of one loan.
 
+use crate::error::{Error, Result};
 use crate::machine::World;
 use protocol::Loan;
 use slurm::{Job, JobState, Jobs, Node, Reservation, Slurm};
@@ -15,11 +16,16 @@ pub(crate) fn now_s() -> f64 {
 }
 
 /// What Slurm shows of everything, at one moment.
+#[derive(Default)]
 pub(crate) struct Seen {
     pub jobs: Vec<Job>,
+    /// Whether there are jobs whose lines were not understood: one that is not among `jobs` may be there all the same.
+    pub is_incomplete: bool,
     /// Jobs that bear a loan's name and are of its user, by the loan's id: a name is a user's text, and is asked for by
     /// itself.
     pub helpers: BTreeMap<String, Vec<Job>>,
+    /// Loans of whose helpers not every line was understood.
+    pub unclear: BTreeSet<String>,
     pub nodes: Vec<Node>,
     pub reservations: Vec<Reservation>,
 }
@@ -28,10 +34,25 @@ impl Seen {
     /// Looks at Slurm, for loans that are open.
     pub fn look(slurm: &Slurm, open: &BTreeMap<String, Loan>) -> Result<Seen, slurm::Error> {
         // Jobs first: a helper that is asked for meanwhile would be taken for a borrower if it were no helper yet.
-        let jobs = understood(slurm.jobs()?);
-        let named = |l: &Loan| Ok((l.id.clone(), understood(slurm.jobs_named(l.uid, &[&l.name])?)));
-        let helpers = open.values().map(named).collect::<Result<_, slurm::Error>>()?;
-        Ok(Seen { jobs, helpers, nodes: slurm.nodes()?, reservations: slurm.reservations()? })
+        let listed = slurm.jobs()?;
+        let mut seen =
+            Seen { is_incomplete: !listed.unreadable.is_empty(), jobs: understood(listed), ..Seen::default() };
+        for loan in open.values() {
+            let named = slurm.jobs_named(loan.uid, &[&loan.name])?;
+            if !named.unreadable.is_empty() {
+                seen.unclear.insert(loan.id.clone());
+            }
+            seen.helpers.insert(loan.id.clone(), understood(named));
+        }
+        Ok(Seen { nodes: slurm.nodes()?, reservations: slurm.reservations()?, ..seen })
+    }
+
+    /// A job; none only if Slurm does not know it: where not every line was understood, it is asked about this one alone.
+    pub fn job(&self, slurm: &Slurm, id: u32) -> Result<Option<Job>, slurm::Error> {
+        match self.jobs.iter().find(|j| j.id == id) {
+            None if self.is_incomplete => slurm.job(id),
+            listed => Ok(listed.cloned()),
+        }
     }
 
     /// The jobs that bear a loan's name.
@@ -61,7 +82,13 @@ pub(crate) fn is_borrower(job: &Job, loan: &Loan, lent_s: f64, seen: &Seen) -> b
 }
 
 /// What Slurm shows of one loan.
-pub(crate) fn world(loan: &Loan, seen: &Seen) -> World {
+///
+/// # Errors
+/// When its lender or its helpers may be there and are not understood.
+pub(crate) fn world(slurm: &Slurm, loan: &Loan, seen: &Seen) -> Result<World> {
+    if seen.unclear.contains(&loan.id) {
+        return Err(Error::Unclear(loan.name.clone()));
+    }
     let on_nodes = |j: &&Job| {
         let runs = matches!(j.state, JobState::Running | JobState::Suspended | JobState::Completing);
         runs && is_borrower(j, loan, loan.lent_s.unwrap_or(f64::INFINITY), seen)
@@ -70,8 +97,8 @@ pub(crate) fn world(loan: &Loan, seen: &Seen) -> World {
         loan.nodes.contains(&n.name)
             && (matches!(n.state.as_str(), "DOWN" | "ERROR" | "FAIL") || n.has_flag("DRAIN") || n.has_flag("FAIL"))
     };
-    World {
-        lender: seen.jobs.iter().find(|j| j.id == loan.job).cloned(),
+    Ok(World {
+        lender: seen.job(slurm, loan.job)?,
         // One that a slurmctld has remembered again may wait beside the one that was asked for since.
         helper: seen.helpers_of(loan).filter(|j| is_there(j)).max_by_key(|j| j.nodes.len()).cloned(),
         reservation: seen.reservations.iter().find(|r| r.name == loan.name).cloned(),
@@ -82,7 +109,7 @@ pub(crate) fn world(loan: &Loan, seen: &Seen) -> World {
         booted_s: 0.0,
         longest_limit_s: None,
         counts_from_s: 0.0,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -91,6 +118,39 @@ mod tests {
     use crate::machine::example;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    /// Slurm whose `squeue` is a script, and which shows neither nodes nor reservations.
+    fn slurm(dir: &Path, squeue: &str) -> Slurm {
+        for (name, script) in [("squeue", squeue), ("scontrol", "#!/bin/sh\n")] {
+            fs::write(dir.join(name), script).unwrap();
+            fs::set_permissions(dir.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Slurm::new(Some(dir.to_path_buf()))
+    }
+
+    #[test]
+    fn a_lender_or_helper_that_is_not_understood_is_not_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let jobs = dir.path().join("jobs");
+        let slurm = slurm(dir.path(), &format!("#!/bin/sh\n{}", slurm::example::squeue(&jobs)));
+        let loan = Loan { lent_s: Some(1000.0), ..example() };
+        let open = BTreeMap::from([(loan.id.clone(), loan.clone())]);
+        let line = |id: u32, state: &str, name: &str| {
+            format!("JobId={id} JobName={name} UserId=alice(1000) JobState={state}\n")
+        };
+        let look = |lines: &[String]| {
+            fs::write(&jobs, lines.concat()).unwrap();
+            world(&slurm, &loan, &Seen::look(&slurm, &open).unwrap())
+        };
+        let strange = line(99, "UNHEARD_OF", "j");
+        let found = look(&[line(7, "RUNNING", "j"), strange.clone()]).unwrap();
+        assert_eq!(found.lender.map(|j| j.id), Some(7));
+        assert!(look(&[strange]).unwrap().lender.is_none(), "it is another that is not understood");
+        assert!(look(&[line(7, "UNHEARD_OF", "j")]).is_err());
+        let unclear = look(&[line(7, "RUNNING", "j"), line(9, "UNHEARD_OF", &loan.name)]);
+        assert!(matches!(unclear, Err(Error::Unclear(name)) if name == loan.name));
+    }
 
     #[test]
     fn a_helper_that_is_asked_for_while_slurm_is_looked_at_is_no_borrower() {
@@ -106,12 +166,7 @@ mod tests {
         let (jobs, later, seen) = (file("jobs"), file("later"), file("seen"));
         let (jobs, later, seen) = (jobs.display(), later.display(), seen.display());
         let next = format!("[ \"$1\" = --helpFormat ] || {{ cat {jobs} >{seen}; cat {later} >>{jobs}; : >{later}; }}");
-        let squeue = format!("#!/bin/sh\n{next}\n{answer}");
-        for (name, script) in [("squeue", squeue.as_str()), ("scontrol", "#!/bin/sh\n")] {
-            fs::write(file(name), script).unwrap();
-            fs::set_permissions(file(name), fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        let slurm = Slurm::new(Some(dir.path().to_path_buf()));
+        let slurm = slurm(dir.path(), &format!("#!/bin/sh\n{next}\n{answer}"));
         let open = BTreeMap::from([(loan.id.clone(), loan.clone())]);
         for look in 1..=2 {
             let seen = Seen::look(&slurm, &open).unwrap();

@@ -1,6 +1,6 @@
 //! What the broker has refused stays refused, however late the same question is heard.
 
-use broker::{Broker, Error, Parts, Ports};
+use broker::{Broker, Error, NotOrdered, Parts, Ports};
 use config::Lend;
 use parking_lot::Mutex;
 use protocol::{Loan, LoanRequest, LoanState, Order, OrderState, RunKey, VERSION};
@@ -31,7 +31,7 @@ impl Ports for Nobody {
         None
     }
 
-    fn order(&self, _: &OpenRun, _: Order) -> Result<(), String> {
+    fn order(&self, _: &OpenRun, _: Order) -> Result<(), NotOrdered> {
         Ok(())
     }
 

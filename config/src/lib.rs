@@ -122,7 +122,8 @@ fn check(site: &Site, name: &str) -> Result<(), Error> {
     if !(longest_s.is_finite() && longest_s >= 0.0) {
         return Err(Error(format!("{name}: wrapper.longest_interval_s = {longest_s} must be 0 (any) or above")));
     }
-    if let Some(wrong) = site.limits.wrong().or_else(|| site.slurm.wrong()).or_else(|| site.accounting.wrong()) {
+    let of_parts = [site.controller.wrong(), site.limits.wrong(), site.slurm.wrong(), site.accounting.wrong()];
+    if let Some(wrong) = of_parts.into_iter().flatten().next() {
         return Err(Error(format!("{name}: {wrong}")));
     }
     let share = site.criu.memory_share;
@@ -202,6 +203,24 @@ mod tests {
         ] {
             let said = with(bad).unwrap_err();
             assert!(said.contains("controller.url") && said.contains(bad) && said.contains(why), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_store_is_a_file_by_its_whole_path_or_a_mariadb() {
+        let with = |store: &str| parse(&format!("[controller]\nstore = \"{store}\"\n"), "f").map_err(|e| e.to_string());
+        for good in ["/var/lib/joulepoint/joulepoint.sqlite", "mysql://joulepoint@db/joulepoint"] {
+            assert!(with(good).is_ok(), "{good}: {:?}", with(good));
+        }
+        for (bad, shown) in [
+            ("postgres://x/y", "postgres://x/y"),
+            ("mariadb://me:secret@db/jp", "mariadb://...@db/jp"),
+            ("joulepoint.sqlite", "joulepoint.sqlite"),
+            ("", "''"),
+        ] {
+            let said = with(bad).unwrap_err();
+            let named = ["controller.store", shown, "mysql://"].iter().all(|part| said.contains(part));
+            assert!(named && !said.contains("secret"), "{said}");
         }
     }
 

@@ -76,6 +76,9 @@ impl Watch {
         if self.set_down_per_minute == 0 {
             return Err("watch.set_down_per_minute = 0 would leave every node to Slurm; say at least 1".to_string());
         }
+        if self.power_off && self.power_command.is_empty() {
+            return Err("watch.power_off = true needs a watch.power_command that takes the power away".to_string());
+        }
         if self.questions_per_minute < LEAST_QUESTIONS {
             let asked = self.questions_per_minute;
             return Err(format!(
@@ -107,6 +110,9 @@ mod tests {
         assert!(Watch { lease_s: 21.0, ..Watch::default() }.check(3.0, [1.0, 10.0]).is_err());
         assert!(Watch::default().check(3.0, [1.0, 0.5]).is_err() && Watch::default().check(3.0, [1.0, 61.0]).is_err());
         assert!(Watch { set_down_per_minute: 0, ..Watch::default() }.check(3.0, [1.0, 10.0]).is_err());
+        let power_off = |power_command: Vec<String>| Watch { power_off: true, power_command, ..Watch::default() };
+        assert!(power_off(Vec::new()).check(3.0, [1.0, 10.0]).unwrap_err().contains("watch.power_command"));
+        assert_eq!(power_off(vec!["fence_ipmilan".into()]).check(3.0, [1.0, 10.0]), Ok(()));
         assert!(Watch { questions_per_minute: 59, ..Watch::default() }.check(3.0, [1.0, 10.0]).is_err());
     }
 }

@@ -48,6 +48,10 @@ pub(crate) fn little_room(path: &Path) -> Option<String> {
 
 /// The controller's store.
 pub(crate) fn examine_store(store: &Path, findings: &mut Findings) {
+    if store.to_str().is_some_and(|place| place.starts_with("mysql://")) {
+        // The service says whether it answers.
+        return findings.ok("store", "a MariaDB");
+    }
     let shown = store.display();
     // It is the service's alone, which is root: of what others may do there nothing follows.
     if !Uid::effective().is_root() && !is_ours(store) {
@@ -55,6 +59,10 @@ pub(crate) fn examine_store(store: &Path, findings: &mut Findings) {
     }
     if let Some(why) = unwritable(store).or_else(|| store.parent().and_then(unwritable)) {
         return findings.fault("store", why, "the service must be able to write controller.store and its folder");
+    }
+    if let Some(folder) = store.parent().filter(|folder| !folder.exists()) {
+        let cure = "mount it or make it: the service makes no store in a folder that is not there";
+        return findings.fault("store", format!("there is no folder {}", folder.display()), cure);
     }
     match sound(store) {
         Ok(true) => findings.ok("store", format!("{shown} is sound")),
@@ -79,4 +87,23 @@ fn sound(store: &Path) -> Result<bool, String> {
         .and_then(|db| db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)))
         .map_err(|e| e.to_string())?;
     if verdict == "ok" { Ok(true) } else { Err(verdict) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Level;
+
+    #[test]
+    fn a_store_is_a_mariadb_or_a_file_in_a_folder_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let level = |place: &Path| {
+            let mut findings = Findings::default();
+            examine_store(place, &mut findings);
+            findings.0[0].level
+        };
+        assert_eq!(level(&dir.path().join("store.sqlite")), Level::Ok);
+        assert_eq!(level(&dir.path().join("unmounted/store.sqlite")), Level::Fault);
+        assert_eq!(level(Path::new("mysql://joulepoint@db/joulepoint")), Level::Ok);
+    }
 }

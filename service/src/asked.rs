@@ -64,7 +64,7 @@ fn bad(text: String) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, text)
 }
 
-/// What a user is called on this host.
-pub(crate) fn user_name(uid: u32) -> Option<String> {
-    nix::unistd::User::from_uid(uid.into()).ok().flatten().map(|u| u.name)
+/// What a user is called on this host, by which their runs are kept; the number of one who has no name here.
+pub(crate) fn user_name(uid: u32) -> String {
+    nix::unistd::User::from_uid(uid.into()).ok().flatten().map_or_else(|| uid.to_string(), |u| u.name)
 }

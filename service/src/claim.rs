@@ -1,6 +1,7 @@
 //! Holds a batch against Slurm's word before anything of it is stored: whose its job is, when it ran, and on which nodes.
 
 use crate::access::Access;
+use crate::asked::user_name;
 use crate::plausible::{self, Implausible, Known};
 use crate::refusal::of_store;
 use crate::words::{Heard, Life, Words};
@@ -12,6 +13,7 @@ use listener::now_s;
 use listener::{Refusal, forbidden};
 use parking_lot::Mutex;
 use protocol::{Batch, Event, RunKey};
+use serde_json::Value;
 use slurm::JobName;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -109,7 +111,7 @@ impl Claims {
             self.vouch(&batch.key, peer.uid, job, &word).map_err(of_store)?;
         }
         self.say_as_slurm(peer, job, &mut batch, &word);
-        clean(&mut batch);
+        clean(&mut batch)?;
         let named = word.life(peer.uid).filter(|_| begins).and_then(|life| life.name);
         Ok(Claimed { batch, verified, named })
     }
@@ -234,10 +236,10 @@ impl Claims {
     }
 
     /// Holds nodes that a run of a user says it had against the store, if Slurm has vouched for what is there
-    /// (`is_verified`), and then against Slurm's word on its job.
+    /// (`is_verified`), and then against Slurm's word on its job, whose number must be nobody else's by now.
     ///
     /// # Errors
-    /// That neither knows of one, yet: whoever asks asks again.
+    /// That neither knows of one, yet, or that Slurm does not answer: whoever asks asks again.
     pub(crate) fn had(
         &self,
         key: &RunKey,
@@ -245,6 +247,10 @@ impl Claims {
         is_verified: bool,
         names: BTreeSet<&String>,
     ) -> Result<(), Refusal> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        self.not_anothers(uid, job)?;
         let mut nodes =
             if is_verified { self.readers.free().nodes_of(key).map_err(of_store)? } else { BTreeSet::new() };
         if names.iter().all(|name| nodes.contains(*name)) {
@@ -260,10 +266,14 @@ impl Claims {
         }
     }
 
-    /// Whether a number is that of another user's job by Slurm's word of now: numbers are used again.
-    pub(crate) fn is_anothers(&self, uid: u32, job: u32) -> bool {
-        let heard = self.words.hear(uid, job, false, 0.0, &|_| true);
-        heard.is_ok_and(|heard| heard.lives.last().is_some_and(|life| life.uid != uid))
+    /// Refuses a number that is another user's job by Slurm's word of now: numbers are used again, and what is ended at a
+    /// node is found by the number of its job.
+    fn not_anothers(&self, uid: u32, job: u32) -> Result<(), Refusal> {
+        let heard = self.words.hear(uid, job, false, 0.0, &|_| true)?;
+        match heard.lives.last().filter(|life| life.uid != uid) {
+            Some(_) => Err(Refusal(StatusCode::FORBIDDEN, format!("job {job} is another user's by now"))),
+            None => Ok(()),
+        }
     }
 
     /// Lets a run begin, if its user may begin one more; and under which name.
@@ -304,7 +314,7 @@ impl Claims {
                 }
                 // Nobody but Slurm says whose account pays.
                 None if peer.uid != 0 => {
-                    (*user, *account, *partition) = (name_of(peer.uid), String::new(), String::new())
+                    (*user, *account, *partition) = (user_name(peer.uid), String::new(), String::new())
                 }
                 None => {}
             }
@@ -379,33 +389,40 @@ fn own_key(key: &RunKey, uid: u32) -> RunKey {
     RunKey { cluster: key.cluster.clone(), run: format!("{}~{uid}", key.run) }
 }
 
-fn name_of(uid: u32) -> String {
-    nix::unistd::User::from_uid(uid.into()).ok().flatten().map_or_else(|| uid.to_string(), |u| u.name)
+/// Takes out of all texts, whichever event they are of, what would speak to the terminal of who reads a report, or turn what
+/// stands beside it.
+fn clean(batch: &mut Batch) -> Result<(), Refusal> {
+    let refused = |e: serde_json::Error| bad(e.to_string());
+    for record in &mut batch.records {
+        let mut event = serde_json::to_value(&record.event).map_err(refused)?;
+        if cleaned(&mut event) {
+            record.event = serde_json::from_value(event).map_err(refused)?;
+        }
+    }
+    Ok(())
 }
 
-/// Takes out of all texts what would speak to the terminal of who reads a report, or turn what stands beside it.
-fn clean(batch: &mut Batch) {
+/// Cleans all texts of a document; whether one was not clean.
+fn cleaned(document: &mut Value) -> bool {
     let speaks = |c: char| {
         c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    let clean = |text: &mut String| {
-        if text.contains(speaks) {
-            *text = text.chars().map(|c| if speaks(c) { ' ' } else { c }).collect();
+    let plain = |text: &str| text.chars().map(|c| if speaks(c) { ' ' } else { c }).collect::<String>();
+    match document {
+        Value::String(text) if text.contains(speaks) => {
+            *text = plain(text);
+            true
         }
-    };
-    fn texts(event: &mut Event, clean: &impl Fn(&mut String)) {
-        match event {
-            Event::Started { user, account, partition, job_name, dir, .. } => {
-                [user, account, partition, job_name, dir].into_iter().for_each(clean);
+        Value::Array(all) => all.iter_mut().fold(false, |any, value| cleaned(value) || any),
+        Value::Object(all) => {
+            let has_key = all.keys().any(|key| key.contains(speaks));
+            if has_key {
+                *all = std::mem::take(all).into_iter().map(|(key, value)| (plain(&key), value)).collect();
             }
-            Event::CheckpointFailed { reason } | Event::Failure { reason, .. } => clean(reason),
-            Event::Decided { action, reason, .. } => [action, reason].into_iter().for_each(clean),
-            Event::Ordered { id, by, text, .. } => [id, by, text].into_iter().for_each(clean),
-            Event::InGroup { of, .. } => texts(of, clean),
-            _ => {}
+            all.values_mut().fold(has_key, |any, value| cleaned(value) || any)
         }
+        _ => false,
     }
-    batch.records.iter_mut().for_each(|record| texts(&mut record.event, &clean));
 }
 
 fn bad(text: String) -> Refusal {
@@ -436,6 +453,11 @@ mod tests {
         for other in ["local-sleep.100", "7", "7.", ".100", "7.100.1", "7.x", "99999999999.1", "-7.100", "7.+1"] {
             assert_eq!(named(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn who_has_no_name_here_is_a_number_and_nobody_elses_name() {
+        assert_eq!((user_name(0).as_str(), user_name(4_000_000_001).as_str()), ("root", "4000000001"));
     }
 
     #[test]
@@ -483,7 +505,28 @@ mod tests {
         assert_eq!(job_of(&batch("7.1", &[]), Some(&row)).ok(), Some(7));
         assert!(job_of(&batch("7.1", &[0]), Some(&row)).is_err(), "a job's run does not leave Slurm");
         let mut hostile = batch("7.1", &[7]);
-        clean(&mut hostile);
+        clean(&mut hostile).expect("cleaned");
         assert!(matches!(&hostile.records[0].event, Event::Started { job_name, .. } if job_name == "a ]0;x b c"));
+        let dirty = "a\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\nb";
+        let made = serde_json::json!({ "number": 1, "path": dirty, "seconds": 1.5, "bytes": u64::MAX, "joules": 0.1 });
+        let told = [
+            serde_json::json!({ "event": "ordered", "id": "1", "verb": "checkpoint", "by": "b", "state": "done", "text": dirty,
+                "checkpoint": made }),
+            serde_json::json!({ "event": "protection", "state": "protected", "engine": "app", "why": dirty, "reason": dirty,
+                "cure": dirty, "largest_loss_s": 60.0 }),
+            serde_json::json!({ "event": "messages", "script": dirty, "nodes": 1, "together": dirty }),
+            serde_json::json!({ "event": "in_group", "group": 0, "nodes": ["n1"],
+                "of": { "event": "checkpoint_failed", "reason": dirty } }),
+        ];
+        for json in told {
+            let event = serde_json::from_value::<Event>(json.clone()).expect("an event");
+            hostile.records[0].event = event;
+            clean(&mut hostile).expect("cleaned");
+            let wanted = json.to_string().replace(&serde_json::json!(dirty).to_string(), "\"a ]0;x  31m  b\"");
+            let wanted: Value = serde_json::from_str(&wanted).expect("JSON");
+            assert_eq!(serde_json::to_value(&hostile.records[0].event).expect("JSON"), wanted);
+        }
+        let mut keys = serde_json::json!({ dirty: [{ "a": 1 }] });
+        assert!(cleaned(&mut keys) && !cleaned(&mut keys), "{keys}");
     }
 }

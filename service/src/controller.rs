@@ -22,14 +22,13 @@ use broker::Broker;
 use config::Site;
 use lead::Lead;
 use listener::health::{SelfLook, part};
-use listener::{Gate, Limits, Listener, Sessions, Turns, Users, now_s};
+use listener::{Gate, Limits, Listener, Sessions, Turns, Users, for_ever, now_s};
 use orders::Orders;
 use parking_lot::Mutex;
 use protocol::{Health, Part};
 use slurm::Slurm;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::thread::spawn;
 use std::time::Duration;
 use store::{Readers, Store, Writer};
 use tariff::TariffFile;
@@ -91,13 +90,15 @@ pub async fn serve(site: Site) -> Result<()> {
     };
     let watcher = Watcher { watching: parts.watching.clone(), acts: Arc::new(acts) };
     let (looking, signing, lending, leading) = (parts.clone(), munge.clone(), parts.broker.clone(), lead.clone());
-    spawn(move || watcher.watch_for_ever());
-    spawn(move || books.keep_for_ever());
+    let acting = watcher.clone();
+    for_ever("looking", move || watcher.look_for_ever())?;
+    for_ever("acting", move || acting.act_for_ever())?;
+    for_ever("books", move || books.keep_for_ever())?;
     if let Some(flexible) = flexible {
-        spawn(move || flexible.look_for_ever());
+        for_ever("flexible", move || flexible.look_for_ever())?;
     }
-    spawn(move || look_at_self_for_ever(&looking, &signing, &slurm, &leading));
-    spawn(move || lending.lend_for_ever());
+    for_ever("self", move || look_at_self_for_ever(&looking, &signing, &slurm, &leading))?;
+    for_ever("loans", move || lending.lend_for_ever())?;
     let gate = Gate::new(munge, wire::CONTROLLER.to_string(), Limits::default(), parts.users.clone());
     let gate = Arc::new(gate.with_sessions(parts.sessions.clone()));
     let app = listener::router(routes::controller(), gate.clone(), Parts(parts));
@@ -112,8 +113,7 @@ fn all(site: &Arc<Site>, slurm: &Slurm, store: &Arc<Mutex<Store>>, reader: &Arc<
     let place = &site.controller.store;
     let (store, reader, slurm) = (store.clone(), reader.clone(), slurm.clone());
     let readers = Arc::new(Readers::open(place)?);
-    let accounting = &site.accounting;
-    let tariff = accounting.tariff.as_ref().map(|path| Arc::new(TariffFile::new(path, accounting.rates())));
+    let tariff = site.accounting.tariff.as_ref().map(|path| Arc::new(TariffFile::new(path, site.accounting.rates())));
     let reporter = Reporter { store: Mutex::new(store.lock().another(place)?), turns: Turns::new(1), tariff };
     let orders = Arc::new(Orders::new(now_s()));
     orders.take_up(now_s(), store.lock().kept_orders(now_s())?);
@@ -170,6 +170,7 @@ fn all(site: &Arc<Site>, slurm: &Slurm, store: &Arc<Mutex<Store>>, reader: &Arc<
             tells_energy: site.controller.energy_tres,
             energy_tres: EnergyTres::default(),
             commented_s: Mutex::default(),
+            ending: Mutex::default(),
         }),
         site: site.clone(),
         writer: Arc::new(Writer::start(store.clone())),

@@ -11,7 +11,7 @@ use anyhow::Result;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
-use broker::{Broker, DAY_S};
+use broker::{Broker, DAY_S, NotOrdered};
 use config::Site;
 use listener::now_s;
 use listener::{Answer, Document, Refusal, Users, blocking, version};
@@ -195,8 +195,9 @@ impl broker::Ports for Around {
         self.orders.get(now_s(), id).map(|(status, _)| status.state)
     }
 
-    fn order(&self, run: &OpenRun, order: Order) -> Result<(), String> {
-        self.orders.give(now_s(), &self.store, run, Giver::Operator, order).map(drop).map_err(|e| e.to_string())
+    fn order(&self, run: &OpenRun, order: Order) -> Result<(), NotOrdered> {
+        let given = self.orders.give(now_s(), &self.store, run, Giver::Operator, order);
+        given.map(drop).map_err(|e| NotOrdered(e.to_string()))
     }
 
     fn over(&self, loan: &Loan) {

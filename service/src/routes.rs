@@ -110,7 +110,7 @@ async fn beats(
     reply.capabilities = Some(counter.capabilities());
     if must_keep {
         // A node that holds its lease from witnesses whom a later life of this service does not know could not be fenced.
-        blocking(move || watching.keep_node(&beat.node)).await?.map_err(of_store)?;
+        blocking(move || watching.keep(&beat.node)).await?.map_err(of_store)?;
     }
     Ok(Json(reply))
 }
@@ -128,8 +128,8 @@ async fn plan(
     let _turn = readers.turn_to_plan().await;
     let (store, taking) = (readers.clone(), planning.clone());
     let plan = blocking(move || -> Result<_, Refusal> {
-        // History is personal: a user is who munge says.
-        question.user = user_name(peer.uid).unwrap_or(question.user);
+        // History is personal: a user is who munge says, also one without a name here.
+        question.user = user_name(peer.uid);
         let mut history = {
             let store = store.free();
             let failures = store.failure_log(listener::now_s()).map_err(of_store)?;
@@ -187,15 +187,12 @@ async fn records(
         writer.write(Write::Named { key: key.clone(), named }).await.map_err(of_store)?;
     }
     counts.records.fetch_add(count as u64, Ordering::Relaxed);
-    orders.heard(now_s(), &key, telling.iter().chain(&last).filter(|r| r.seq <= upto));
-    let ends = telling.iter().any(|r| matches!(r.event, Event::Ended { .. }));
-    if ends || telling.iter().any(|r| matches!(r.event, Event::Committed { .. } | Event::Failure { .. })) {
-        blocking(move || {
-            if let Err(e) = accounting.comment(&key, ends) {
-                tracing::warn!(error = format!("{e:#}"), "the AdminComment was not written");
-            }
-        })
-        .await?;
+    // What comes before them may be missing: of those that are not stored nothing follows.
+    let stored = || telling.iter().chain(&last).filter(|r| r.seq <= upto);
+    orders.heard(now_s(), &key, stored());
+    let ends = stored().any(|r| matches!(r.event, Event::Ended { .. }));
+    if ends || stored().any(|r| matches!(r.event, Event::Committed { .. } | Event::Failure { .. })) {
+        accounting.heard(key, ends).await;
     }
     Ok(Json(Delivered { upto }))
 }
@@ -237,7 +234,7 @@ async fn health(
         let Some(run) = readers.free().open_run(&key)? else {
             return Ok(RunHealth { news, nodes: Vec::new(), orders });
         };
-        let mut nodes = watching.health(&run.nodes, run.job);
+        let mut nodes = watching.health(&watching.nodes_of(&run), run.job);
         if !watching.open.lock().iter().any(|r| r.key == key) {
             // Slurm has not said yet that the job is this run's.
             nodes.iter_mut().for_each(|h| h.job = None);

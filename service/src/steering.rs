@@ -113,7 +113,7 @@ pub(crate) async fn give_order(
     check_begin(&request, now_s())?;
     let given = blocking(move || -> Result<_, Refusal> {
         // A name service may be slow.
-        let by = user_name(peer.uid).unwrap_or_else(|| peer.uid.to_string());
+        let by = user_name(peer.uid);
         let run = steering.run_of(peer, &request.job)?;
         steering.check_order(peer, &run, request.verb)?;
         let giver = if steering.access.is_operator(peer.uid) { Giver::Operator } else { Giver::Owner };

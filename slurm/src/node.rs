@@ -2,6 +2,7 @@
 
 use crate::fields::{Fields, is_none};
 use crate::{Error, Slurm};
+use std::collections::BTreeSet;
 
 /// The keys that `scontrol show node -o` prints from 22.05 to 26.05.
 const KEYS: &[&str] = &[
@@ -81,6 +82,9 @@ const AWAY: &[&str] = &[
     "REBOOT_ISSUED",
     "REBOOT_REQUESTED",
 ];
+
+/// Most nodes that are named in one question.
+const MOST_NAMED: usize = 1000;
 
 /// The usual port of slurmd.
 const SLURMD_PORT: u16 = 6818;
@@ -178,6 +182,22 @@ impl Slurm {
         parse_nodes(&self.output("scontrol", &["show", "node", "-o", &names.join(",")])?)
     }
 
+    /// Those of some nodes that Slurm knows, by one question; of so many that their names are too long for a command, or if it
+    /// does not know one of them, by one about all.
+    pub fn known_nodes(&self, names: &[String]) -> Result<Vec<Node>, Error> {
+        let told = match names.len() {
+            0 => return Ok(Vec::new()),
+            1..=MOST_NAMED => self.nodes_of(names),
+            _ => self.nodes(),
+        };
+        let told = match told {
+            Err(Error::Refused { .. }) => self.nodes()?,
+            told => told?,
+        };
+        let names: BTreeSet<&String> = names.iter().collect();
+        Ok(told.into_iter().filter(|n| names.contains(&n.name)).collect())
+    }
+
     /// A node; none if Slurm does not know it.
     pub fn node(&self, name: &str) -> Result<Option<Node>, Error> {
         match self.output("scontrol", &["show", "node", "-o", name]) {
@@ -258,5 +278,35 @@ fn reason(text: &str) -> (String, String, Option<f64>) {
     match parted.and_then(|(reason, by)| Some((reason, by.split_once('@')?))) {
         Some((reason, (user, at))) => (reason.to_owned(), user.to_owned(), at.parse().ok()),
         None => (text.to_owned(), String::new(), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::tests::with;
+
+    #[test]
+    fn of_many_nodes_slurm_is_asked_by_one_question_and_by_one_more_if_it_does_not_know_one() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let asked = dir.path().join("asked");
+        let script = format!(
+            "echo \"$*\" >> {}; for n in 1 2 3; do echo \"NodeName=n$n State=IDLE CPUTot=4\"; done
+             case \"$*\" in *n9*) echo 'Node n9 not found' >&2; exit 1;; esac",
+            asked.display()
+        );
+        let slurm = with(&dir, "scontrol", &script);
+        let known = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+            slurm.known_nodes(&names).expect("asked").into_iter().map(|n| n.name).collect::<Vec<_>>()
+        };
+        assert!(known(&[]).is_empty());
+        assert_eq!(known(&["n1", "n2"]), ["n1", "n2"]);
+        assert_eq!(known(&["n3", "n9"]), ["n3"]);
+        let questions = || std::fs::read_to_string(&asked).expect("questions");
+        assert_eq!(questions().lines().count(), 3);
+        let others = (0..=super::MOST_NAMED).map(|n| format!("x{n}"));
+        let many: Vec<String> = ["n1", "n2", "n3"].map(str::to_owned).into_iter().chain(others).collect();
+        assert_eq!(slurm.known_nodes(&many).expect("asked").len(), 3);
+        assert_eq!(questions().lines().skip(3).collect::<Vec<_>>(), ["show node -o"], "none of them is named");
     }
 }

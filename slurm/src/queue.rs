@@ -63,6 +63,8 @@ pub struct Holder {
     pub uid: u32,
     /// What it is doing.
     pub state: JobState,
+    /// Whether only its end is cleaned up there: one that is requeued begins again after that.
+    pub is_completing: bool,
     /// The nodes that it holds.
     pub nodes: Vec<String>,
 }
@@ -223,12 +225,13 @@ fn parse_holder(line: &str) -> Result<Option<Holder>, Error> {
     let wrong = || Error::unreadable("line of squeue", line);
     let columns: Vec<&str> = line.strip_suffix('|').ok_or_else(wrong)?.split('|').collect();
     let [job, uid, state, nodes] = columns[..] else { return Err(wrong()) };
-    let state = JobState::read(state)?.0;
+    let (state, is_completing) = (JobState::read(state)?.0, state == "COMPLETING");
     if state == JobState::Pending || state.is_over() {
         return Ok(None);
     }
     let job = job.parse().map_err(|_| wrong())?;
-    Ok(Some(Holder { job, uid: crate::fields::uid("user id", uid)?, state, nodes: expand_nodelist(nodes)? }))
+    let uid = crate::fields::uid("user id", uid)?;
+    Ok(Some(Holder { job, uid, state, is_completing, nodes: expand_nodelist(nodes)? }))
 }
 
 /// The text behind a component's number, up to that of another one.
@@ -308,8 +311,8 @@ mod tests {
         let nodes = ["n1", "n2"].map(str::to_string);
         let holders = slurm.jobs_on(&nodes).expect("an answer");
         assert_eq!(
-            holders.iter().map(|h| (h.job, h.uid)).collect::<Vec<_>>(),
-            [(7, 1000), (8, 1001), (11, 0), (12, 3_000_000_001)]
+            holders.iter().map(|h| (h.job, h.uid, h.is_completing)).collect::<Vec<_>>(),
+            [(7, 1000, false), (8, 1001, true), (11, 0, false), (12, 3_000_000_001, false)]
         );
         assert_eq!(holders[0].nodes, nodes);
         let forged = with(&dir, "squeue", "echo '7|1000|RUNNING|n1|x|'");

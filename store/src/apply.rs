@@ -90,6 +90,7 @@ impl<'a> Applying<'a> {
         match event {
             Event::Started { job, restart_count, user, account, partition, job_name, nodes, resumed_from, .. } => {
                 close_earlier(c, key, *restart_count, at_s)?;
+                say_unaccounted(c, key, *restart_count, at_s)?;
                 c.execute("INSERT INTO runs (cluster, run, job, uid, user, account, \"partition\", job_name, state, start_s,
                  restart_count, verified) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'running', ?9, ?10, ?11)
                  ON CONFLICT (cluster, run) DO UPDATE SET state = 'running', end_s = NULL, restart_count = ?10, job = ?3,
@@ -421,7 +422,7 @@ fn roll_back(c: &Connection, key: &RunKey, kept_until_s: f64, nodes: &[String]) 
 
 /// A new record shows that earlier ones are over, whatever their wrappers could still tell.
 fn close_earlier(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64) -> Result<()> {
-    let sql = "SELECT restart_count, coalesce((SELECT max(at_s) FROM counters k WHERE k.cluster = r.cluster
+    let sql = "SELECT restart_count, coalesce(end_s, (SELECT max(at_s) FROM counters k WHERE k.cluster = r.cluster
          AND k.run = r.run AND k.restart_count = r.restart_count), start_s)
          FROM records r WHERE cluster = ?1 AND run = ?2 AND restart_count <> ?3 AND state = 'running'";
     let read = |r: &Row| Ok((r.get(0)?, r.get(1)?));
@@ -430,6 +431,49 @@ fn close_earlier(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64) ->
         close_record(c, key, earlier, last_s.min(at_s), "interrupted", Phase::LostWork)?;
     }
     Ok(())
+}
+
+/// Says which lives of a job, between the last record of its run and a new one, have not taken the run up: nobody has told
+/// what they used.
+fn say_unaccounted(c: &Connection, key: &RunKey, restart_count: u32, at_s: f64) -> Result<()> {
+    let sql = "SELECT max(restart_count) FROM records WHERE cluster = ?1 AND run = ?2 AND restart_count <= ?3";
+    let values = params![key.cluster, key.run, restart_count];
+    let last: Option<u32> = c.query_row(sql, values, |r| r.get(0))?;
+    let Some(first) = last.map(|last| last.saturating_add(1)).filter(|first| *first < restart_count) else {
+        return Ok(());
+    };
+    let lives = match restart_count - 1 {
+        last if last == first => format!("restart {first}"),
+        last => format!("restarts {first} to {last}"),
+    };
+    let reason = format!("{lives} did not take the run up: what that cost in time and energy is unknown");
+    decision(c, key, at_s, "life not accounted for", &reason, 0.0)
+}
+
+/// By Slurm's word the life of an open record is over, and the next one began at `until_s` at the latest: what nodes tell of
+/// its job counts for this record no more. How it ended its wrapper may say yet.
+pub fn is_over(c: &Connection, key: &RunKey, restart_count: u32, until_s: f64) -> Result<()> {
+    let sql = "SELECT max(at_s) FROM counters WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3";
+    let last_s: Option<f64> = c.query_row(sql, params![key.cluster, key.run, restart_count], |r| r.get(0))?;
+    let began_s = began_s(c, key, restart_count)?;
+    let over_s = last_s.unwrap_or(began_s).min(until_s).max(began_s);
+    let sql = "UPDATE records SET end_s = ?4 WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3
+         AND state = 'running' AND end_s IS NULL";
+    c.execute(sql, params![key.cluster, key.run, restart_count, over_s]).map(drop)
+}
+
+/// When the life of an open record was over by Slurm's word, if it was.
+pub fn over_s(c: &Connection, key: &RunKey, restart_count: u32) -> Result<Option<f64>> {
+    let sql = "SELECT end_s FROM records WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3 AND state = 'running'";
+    let read = |r: &Row| r.get::<Option<f64>>(0);
+    Ok(c.query_optional(sql, params![key.cluster, key.run, restart_count], read)?.flatten())
+}
+
+/// Whether what nodes tell of a job counts for a record.
+pub fn is_going_on(c: &Connection, key: &RunKey, restart_count: u32) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM records WHERE cluster = ?1 AND run = ?2 AND restart_count = ?3
+         AND state = 'running' AND end_s IS NULL)";
+    c.query_row(sql, params![key.cluster, key.run, restart_count], |r| r.get(0))
 }
 
 /// Whether a record has not ended.

@@ -68,6 +68,7 @@ impl Connection {
     pub(crate) fn open_led(place: &Path, token: Option<i64>) -> Result<Connection> {
         let backend = match url(place) {
             Some(url) => Backend::Mysql(mysql::Session::open(url, token)?),
+            None if scheme(place).is_some() => return Err(Error::Scheme(shown(place))),
             None => {
                 let file = sqlite::open(place)?;
                 Backend::Sqlite(file, sqlite::Place::of(place)?)
@@ -280,10 +281,15 @@ pub(crate) fn url(place: &Path) -> Option<&str> {
     place.to_str().filter(|p| p.starts_with("mysql://"))
 }
 
+/// The scheme of a place that looks like a URL.
+fn scheme(place: &Path) -> Option<&str> {
+    Some(place.to_str()?.split_once("://")?.0).filter(|scheme| !scheme.contains('/'))
+}
+
 /// A place as it may stand in a log: without a password.
 pub fn shown(place: &Path) -> String {
-    match url(place).and_then(|u| u.rsplit_once('@')) {
-        Some((_, host)) => format!("mysql://...@{host}"),
-        None => place.display().to_string(),
+    match (scheme(place), place.to_str().and_then(|p| p.rsplit_once('@'))) {
+        (Some(scheme), Some((_, host))) => format!("{scheme}://...@{host}"),
+        _ => place.display().to_string(),
     }
 }

@@ -78,6 +78,14 @@ pub enum Error {
     /// The URL of a MariaDB is none.
     #[error("controller.store is not a good URL: {0}")]
     Url(#[from] mysql::UrlError),
+    /// The place of the store is a URL, and not that of a MariaDB.
+    #[error(
+        "the store cannot be {0}: name a SQLite file by its path, or a MariaDB as mysql://USER:PASSWORD@HOST/DATABASE"
+    )]
+    Scheme(String),
+    /// Its folder is not there.
+    #[error("there is no folder {0} for the store: make it, or name another place as controller.store")]
+    NoFolder(String),
     /// An error before has ended the transaction.
     #[error("the transaction has failed before")]
     Transaction,
@@ -120,4 +128,14 @@ impl<T, E: Into<Error>> At<T> for Result<T, E> {
     fn at(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|e| Error::At { what: what(), cause: Box::new(e.into()) })
     }
+}
+
+/// A document of the store; one of another version, or a damaged one, is named, and hides no other.
+pub(crate) fn understood<T: serde::de::DeserializeOwned>(what: &str, json: &str) -> Option<T> {
+    let read = serde_json::from_str(json);
+    let say = |e: &serde_json::Error| {
+        let begins: String = json.chars().take(200).collect();
+        tracing::warn!(%e, begins, "{what} in the store is not understood and left out");
+    };
+    read.inspect_err(say).ok()
 }

@@ -13,7 +13,7 @@ use protocol::{FailureKind, NodeFailure, Phase, RunKey};
 const PLANNED_FAILURES: u32 = 512;
 
 impl Store {
-    /// Notes the death of a node, and a failure for every open run on it that `is_hit` by it.
+    /// Notes the death of a node, and a failure for every open run that `is_hit` by it.
     pub fn node_died(
         &mut self,
         node: &str,
@@ -23,8 +23,7 @@ impl Store {
         is_hit: impl Fn(&OpenRun) -> bool,
     ) -> Result<Vec<OpenRun>> {
         let open = self.open_runs()?;
-        let on_it = |r: &OpenRun| r.record_state == "running" && r.nodes.iter().any(|n| n == node);
-        let hit: Vec<OpenRun> = open.into_iter().filter(|r| on_it(r) && is_hit(r)).collect();
+        let hit: Vec<OpenRun> = open.into_iter().filter(|r| r.record_state == "running" && is_hit(r)).collect();
         let c = self.connection();
         c.transaction(|| {
             c.execute(
@@ -58,14 +57,28 @@ impl Store {
         )
     }
 
+    /// By Slurm's word the current life of a run is over, and the next one began at `until_s` at the latest, s since the epoch.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn life_is_over(&mut self, run: &OpenRun, until_s: f64) -> Result<()> {
+        let c = self.connection();
+        if !apply::is_going_on(c, &run.key, run.restart_count)? {
+            return Ok(());
+        }
+        c.transaction(|| apply::is_over(c, &run.key, run.restart_count, until_s))
+    }
+
     /// Closes a run whose wrapper did not.
     pub fn close(&mut self, run: &OpenRun, at_s: f64, state: &str) -> Result<()> {
         let c = self.connection();
         c.transaction(|| {
             // Slurm tells whole seconds.
             let at_s = apply::began_s(c, &run.key, run.restart_count).map_or(at_s, |began_s| at_s.max(began_s));
+            // What later lives held that have not taken the run up is not this record's.
+            let over_s = apply::over_s(c, &run.key, run.restart_count)?.unwrap_or(at_s);
             // Nobody has said that it did anything else than compute.
-            apply::close_record(c, &run.key, run.restart_count, at_s, state, Phase::Compute)?;
+            apply::close_record(c, &run.key, run.restart_count, over_s, state, Phase::Compute)?;
             c.execute(
                 "UPDATE runs SET state = ?3, end_s = ?4 WHERE cluster = ?1 AND run = ?2",
                 params![run.key.cluster, run.key.run, state, at_s],

@@ -1,7 +1,7 @@
 //! Keeps loans as the broker drives them, each with its state.
 
 use crate::apply;
-use crate::error::{At, Result};
+use crate::error::{At, Result, understood};
 use crate::store::Store;
 use crate::value::params;
 use protocol::{Loan, LoanAccount, RunKey};
@@ -33,19 +33,16 @@ impl Store {
     pub fn lending(&self, id: &str) -> Result<Option<Loan>> {
         let json: Option<String> =
             self.connection().query_optional("SELECT json FROM lending WHERE id = ?1", params![id], |r| r.get(0))?;
-        json.map(|j| read(&j)).transpose()
+        json.map(|j| serde_json::from_str::<Loan>(&j).at(|| format!("a loan in the store: {j}"))).transpose()
     }
 
-    /// Loans asked for since a moment, and those of before that are not over; oldest first.
+    /// Loans asked for since a moment, and those of before that are not over; oldest first. One that is not understood is left
+    /// out, and stays as it is for a version that understands it.
     pub fn lendings(&self, since_s: f64) -> Result<Vec<Loan>> {
         let sql = "SELECT json FROM lending WHERE asked_s >= ?1 OR state NOT IN ('closed', 'failed') ORDER BY asked_s";
         let rows = self.connection().query_map(sql, params![since_s], |r| r.get::<String>(0))?;
-        rows.iter().map(|json| read(json)).collect()
+        Ok(rows.iter().filter_map(|json| understood("a loan", json)).collect())
     }
-}
-
-fn read(json: &str) -> Result<Loan> {
-    serde_json::from_str(json).at(|| format!("a loan in the store: {json}"))
 }
 
 /// Each borrower's time on each node; a node to which nobody came is lent to nobody, once it is back.

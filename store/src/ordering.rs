@@ -1,6 +1,6 @@
 //! Keeps orders of people, so that they outlive the controller. What came of them stands in the runs' records.
 
-use crate::error::{At, Result};
+use crate::error::{Result, understood};
 use crate::store::Store;
 use crate::value::params;
 use protocol::{Event, OrderState, OrderStatus, Record};
@@ -50,7 +50,7 @@ impl Store {
         self.connection().execute("UPDATE orders SET taken = 1 WHERE id = ?1", params![id]).map(drop)
     }
 
-    /// The orders that are kept, oldest first, with all that was heard since.
+    /// The orders that are kept, oldest first, with all that was heard since; one that is not understood is left out.
     pub fn kept_orders(&self, now_s: f64) -> Result<Vec<KeptOrder>> {
         type Row = (String, u32, u32, u64, bool, bool);
         let rows: Vec<Row> = self.connection().query_map(
@@ -60,13 +60,12 @@ impl Store {
             |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?)),
         )?;
         let kept = |(json, owner, restart_count, after, taken, is_open): Row| {
-            let mut status: OrderStatus =
-                serde_json::from_str(&json).at(|| format!("an order in the store: {json}"))?;
+            let mut status: OrderStatus = understood("an order", &json)?;
             status.state = if taken { OrderState::Taken } else { OrderState::Waiting };
-            let records = self.told_of(&status, restart_count, after)?;
-            Ok(KeptOrder { status, owner, restart_count, records, is_open })
+            let records = self.told_of(&status, restart_count, after);
+            Some(records.map(|records| KeptOrder { status, owner, restart_count, records, is_open }))
         };
-        rows.into_iter().map(kept).collect()
+        rows.into_iter().filter_map(kept).collect()
     }
 
     /// What a run has told since a record that bears on one order: the last outcome, what ends it without one, and the last
@@ -76,7 +75,7 @@ impl Store {
         let sql = "SELECT json FROM events WHERE cluster = ?1 AND run = ?2 AND seq > ?3 ORDER BY seq";
         let (mut outcome, mut over, mut last) = (None, None, None);
         self.connection().each(sql, params![key.cluster, key.run, after], |r| {
-            let record: Record = serde_json::from_str(&r.get::<String>(0)?)?;
+            let Some(record) = understood::<Record>("a record", &r.get::<String>(0)?) else { return Ok(()) };
             match &record.event {
                 Event::Ordered { id, .. } if *id == order.order.id => outcome = Some(record),
                 Event::Started { restart_count: newer, .. } if *newer != restart_count && over.is_none() => {

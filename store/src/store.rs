@@ -97,7 +97,7 @@ impl Write {
             }
             Write::Counters { key, restart_count, node, at_s, reading } => {
                 // Counters that arrive after the record's end belong to nobody's account any more.
-                if !apply::is_open(c, key, *restart_count)? {
+                if !apply::is_going_on(c, key, *restart_count)? {
                     return Ok(0);
                 }
                 let before_j = apply::counted_before(c, key, *restart_count, node, reading.since_s)?;

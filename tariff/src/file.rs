@@ -43,8 +43,8 @@ impl TariffFile {
             }
             Err(e) => {
                 if !std::mem::replace(&mut known.is_told, true) {
-                    let path = self.path.display();
-                    tracing::error!(%path, %e, "accounting.tariff cannot be read: what it said before holds");
+                    let (path, holds) = (self.path.display(), known.holds());
+                    tracing::error!(%path, %e, "accounting.tariff cannot be read: {holds}");
                 }
             }
         }
@@ -83,6 +83,16 @@ impl Known {
         let only = || Arc::new(Tariff { otherwise, ..Tariff::default() });
         self.tariff.clone().unwrap_or_else(only)
     }
+
+    /// What holds while the file cannot be read, in words.
+    fn holds(&self) -> &'static str {
+        match self.tariff {
+            Some(_) => "what it said before holds",
+            None => {
+                "until it can be, price_per_kwh and co2_g_per_kwh hold for all hours, or nothing where they are not set"
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -97,6 +107,7 @@ mod tests {
         let file = TariffFile::new(&path, otherwise);
         let now = || file.tariff().mean(1_796_083_200.0, 1_796_083_260.0).0.price_per_kwh;
         assert_eq!(now(), Some(0.5), "there is none yet");
+        assert!(file.known.lock().holds().contains("price_per_kwh"), "it has said nothing before");
         let write = |price: &str| {
             let text = format!("start,end,price_per_kwh\n2026-12-01T00:00Z,2026-12-01T01:00Z,{price}\n");
             fs::write(&path, text).unwrap();
@@ -105,6 +116,7 @@ mod tests {
         assert_eq!(now(), Some(1.0));
         write("dear");
         assert_eq!(now(), Some(1.0));
+        assert_eq!(file.known.lock().holds(), "what it said before holds");
         write("2.75");
         assert_eq!(now(), Some(2.75));
         fs::remove_file(&path).unwrap();

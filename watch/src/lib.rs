@@ -11,6 +11,7 @@
 //! All of it is pure: time, messages and looks are arguments, actions are answers. Times are seconds on the monotonic
 //! clock of whoever calls; no two clocks are ever compared.
 
+mod deaths;
 pub mod lease;
 pub mod nodes;
 pub mod runs;
@@ -19,6 +20,7 @@ pub mod testimony;
 mod trouble;
 pub mod witnesses;
 
+pub use deaths::{Death, Deaths};
 pub use lease::Lease;
 pub use nodes::{Nodes, Released};
 pub use runs::Runs;

@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use named::Named;
 
-/// Most nodes that are looked at in the same moment.
-const LOOKS: usize = 32;
+/// Most nodes that are looked at at the same time: each look takes ten to twenty threads, one for each witness that is asked.
+const LOOKS: usize = 64;
 
 /// Time between two looks at a node that is silent and about which not enough is known, s.
 const AGAIN_S: f64 = 1.0;
@@ -101,7 +101,8 @@ impl std::fmt::Display for NotOff {
 /// What is to be done about nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Look at a node from here, and ask its witnesses what they see; [`Nodes::looked`] takes the answers.
+    /// Look at a node from here, and ask its witnesses what they see; [`Nodes::looked`] takes the answers. Not before what is
+    /// known of it is kept ([`Nodes::is_unkept`]): it will be due again.
     Look {
         /// The node.
         node: String,
@@ -133,11 +134,6 @@ pub enum Action {
     },
     /// A node that was dead is heard again.
     Back {
-        /// The node.
-        node: String,
-    },
-    /// What must outlive the controller has changed: [`Nodes::known`] is to be kept before anything else is done.
-    Keep {
         /// The node.
         node: String,
     },
@@ -209,6 +205,8 @@ enum Fence {
 #[derive(Clone, Debug, Default)]
 struct Node {
     known: Known,
+    /// What of that is on disk.
+    kept: Known,
     state: State,
     /// When it was heard last, or began to be waited for, s.
     heard_s: f64,
@@ -230,6 +228,8 @@ struct Node {
     woken_s: Option<f64>,
     /// Its host was reached while its service was not: nothing there freezes anything.
     service_away: bool,
+    /// When a look at it was asked for last, s.
+    asked_s: f64,
     /// Slurm has it down, or out of service without jobs: it is not missed.
     is_out: bool,
     /// What was seen when it was found dead last.
@@ -269,6 +269,8 @@ pub struct Nodes {
     limits: Limits,
     nodes: BTreeMap<String, Node>,
     held: BTreeMap<String, Vec<Held>>,
+    /// Nodes that are being looked at.
+    looking: BTreeSet<String>,
     /// How many nodes this life of the controller has heard.
     heard: usize,
 }
@@ -276,14 +278,19 @@ pub struct Nodes {
 impl Nodes {
     /// The nodes that an earlier life of the controller has kept; each is waited for from now on.
     pub fn new(limits: Limits, now_s: f64, kept: impl IntoIterator<Item = (String, Known)>) -> Nodes {
-        let node = |known| Node { known, heard_s: now_s, ..Node::default() };
+        let node = |known: Known| Node { kept: known.clone(), known, heard_s: now_s, ..Node::default() };
         let nodes = kept.into_iter().map(|(name, known)| (name, node(known))).collect();
-        Nodes { limits, nodes, held: BTreeMap::new(), heard: 0 }
+        Nodes { limits, nodes, held: BTreeMap::new(), looking: BTreeSet::new(), heard: 0 }
     }
 
     /// The protected jobs that hold each node, by Slurm's word.
     pub fn set_held(&mut self, held: BTreeMap<String, Vec<Held>>) {
         self.held = held;
+    }
+
+    /// The nodes that are being looked at: no look at them is asked for, and so many fewer at others.
+    pub fn set_looking(&mut self, looking: BTreeSet<String>) {
+        self.looking = looking;
     }
 
     /// Nodes that Slurm has down, or out of service without any job: nobody misses their heartbeats.
@@ -296,8 +303,7 @@ impl Nodes {
         let is_held = self.held.contains_key(&heard.node);
         let node = self.nodes.entry(heard.node.clone()).or_insert_with(|| Node { heard_s: now_s, ..Node::default() });
         let silent_s = now_s - node.heard_s;
-        let before = node.known.clone();
-        let is_new_boot = !before.boot_id.is_empty() && before.boot_id != heard.boot_id;
+        let is_new_boot = !node.known.boot_id.is_empty() && node.known.boot_id != heard.boot_id;
         let was_dead = matches!(node.state, State::Dead(_));
         let mut actions = Vec::new();
         if is_new_boot && !was_dead {
@@ -325,26 +331,17 @@ impl Nodes {
         // It will hear that it may not.
         let may_rest = !is_held && node.known.ended.is_empty();
         node.pause_s = if may_rest { heard.pause_s.clamp(0.0, LONGEST_REST_S) } else { 0.0 };
-        if node.known != before {
-            actions.push(Action::Keep { node: heard.node });
-        }
         actions
     }
 
-    /// What a node is told in answer to its heartbeat, and whether [`Nodes::known`] is to be kept before.
-    pub fn word(&mut self, now_s: f64, name: &str) -> (Word, bool) {
-        let has_changed = self.name_witnesses(now_s, name);
-        let Some(node) = self.nodes.get(name) else { return (Word::default(), false) };
+    /// What a node is told in answer to its heartbeat, once what is known of it is kept ([`Nodes::is_unkept`]).
+    pub fn word(&mut self, now_s: f64, name: &str) -> Word {
+        self.name_witnesses(now_s, name);
+        let Some(node) = self.nodes.get(name) else { return Word::default() };
         let mut held = self.held.get(name).cloned().unwrap_or_default();
         held.retain(|h| !node.known.ended.contains(&life(h)));
         let ended = node.known.ended.iter().copied().collect();
-        let word = Word { held, ended, epoch: node.known.epoch, witnesses: node.known.named_last() };
-        (word, has_changed)
-    }
-
-    /// What is to be kept of a node.
-    pub fn known(&self, name: &str) -> Option<&Known> {
-        self.nodes.get(name).map(|n| &n.known)
+        Word { held, ended, epoch: node.known.epoch, witnesses: node.known.named_last() }
     }
 
     /// Looks at everything once.
@@ -363,13 +360,17 @@ impl Nodes {
         };
         // Of one that Slurm has out of service it is to be known whether it is dead, where a run waits for that.
         let is_missed = |node: &Node| !node.is_out || !node.known.ended.is_empty();
-        let mut names: Vec<&String> =
-            self.nodes.iter().filter(|(name, n)| is_missed(n) && due(name, n)).map(|(name, _)| name).collect();
-        // Those first that runs wait for.
-        names.sort_by_key(|name| !self.held.contains_key(*name));
-        let names: Vec<String> = names.into_iter().take(LOOKS).cloned().collect();
+        let is_due = |name: &String, n: &Node| is_missed(n) && due(name, n) && !self.looking.contains(name);
+        let has_run = |name: &String, n: &Node| self.held.contains_key(name) || !n.known.ended.is_empty();
+        let due = self.nodes.iter().filter(|(name, n)| is_due(name, n));
+        let mut due: Vec<(bool, f64, &String)> = due.map(|(name, n)| (!has_run(name, n), n.asked_s, name)).collect();
+        // Those first that runs wait for, and of them those that have waited longest.
+        due.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let room = LOOKS.saturating_sub(self.looking.len());
+        let names: Vec<String> = due.into_iter().take(room).map(|(_, _, name)| name.clone()).collect();
         for name in names {
             let Some(node) = self.nodes.get_mut(&name) else { continue };
+            node.asked_s = now_s;
             let answered = if let State::Suspected { answered, .. } = node.state { answered } else { 0 };
             match &mut node.state {
                 State::Reached { again_s, pause_s, .. } => *again_s = now_s + *pause_s,
@@ -378,7 +379,6 @@ impl Nodes {
                     // Later looks at the same silence are of the same epoch.
                     if *state == State::Well {
                         node.known.epoch += 1;
-                        actions.push(Action::Keep { node: name.clone() });
                     }
                     *state = State::Suspected { asked_s: now_s, answered };
                 }
@@ -433,7 +433,6 @@ impl Nodes {
         if node.known.ended.iter().any(|of| ended.contains(of)) {
             node.known.ended.retain(|of| !ended.contains(of));
             node.jobs.retain(|job| !ended.iter().any(|of| of.job == *job));
-            actions.push(Action::Keep { node: name.to_string() });
         }
         if let Some(by) = is_reached(here).then(|| "controller".to_string()).or_else(|| reaching(testimonies)) {
             let pause_s = if let State::Reached { pause_s, .. } = node.state { pause_s * 2.0 } else { AGAIN_S };
@@ -472,13 +471,19 @@ impl Nodes {
         actions
     }
 
-    /// A power controller says that a silent node is off.
-    pub fn powered_off(&mut self, now_s: f64, name: &str) -> Vec<Action> {
-        let limits = self.limits;
+    /// A power controller says that a node is off that was looked at in that epoch. It may mean another one, or a time before
+    /// this boot: it counts only of a node that is still silent since then, and that nobody reaches.
+    pub fn powered_off(&mut self, now_s: f64, name: &str, epoch: u64) -> Vec<Action> {
+        let is_unreached = |n: &&Node| matches!(n.state, State::Suspected { .. } | State::Dead(_));
+        match self.nodes.get(name).filter(is_unreached).is_some_and(|n| n.known.epoch == epoch) {
+            true => self.is_without_power(now_s, name),
+            false => Vec::new(),
+        }
+    }
+
+    fn is_without_power(&mut self, now_s: f64, name: &str) -> Vec<Action> {
         let lives: BTreeSet<Incarnation> = self.lives(name).collect();
-        let Some(node) = self.nodes.get_mut(name).filter(|n| now_s - n.heard_s > limits.detect_s) else {
-            return Vec::new();
-        };
+        let Some(node) = self.nodes.get_mut(name) else { return Vec::new() };
         let was_dead = matches!(node.state, State::Dead(_));
         if !was_dead {
             node.death = Death { lives, found_s: now_s, looked_s: now_s };
@@ -503,17 +508,16 @@ impl Nodes {
         if let State::Reached { by, .. } = &node.state {
             return Err(NotOff::Reached { by: by.clone() });
         }
-        let mut actions = self.powered_off(now_s, name);
+        let actions = self.is_without_power(now_s, name);
         if let Some(node) = self.nodes.get_mut(name).filter(|_| !actions.is_empty()) {
             // What a look shows that began before is over with it.
             node.known.epoch += 1;
-            actions.insert(0, Action::Keep { node: name.to_string() });
         }
         Ok(actions)
     }
 
     /// Whether nothing of an incarnation that has to end goes on at a node. From now on the node is told to end it, which is to be
-    /// kept ([`Nodes::known`]) before anybody acts on a yes.
+    /// kept ([`Nodes::is_unkept`]) before anybody acts on a yes.
     pub fn released(&mut self, now_s: f64, name: &str, of: Incarnation) -> Released {
         let is_crowd = self.is_crowd(now_s);
         let Some(node) = self.nodes.get_mut(name) else { return Released::Yes(Proof::SlurmsWord) };
@@ -551,7 +555,7 @@ impl Nodes {
     }
 
     /// Slurm has taken a dead node out of service: what ran there has to end, should it come back; to be kept
-    /// ([`Nodes::known`]) before anybody acts upon it.
+    /// ([`Nodes::is_unkept`]) before anybody acts upon it.
     pub fn give_up(&mut self, name: &str, lives: impl IntoIterator<Item = Incarnation>) {
         if let Some(node) = self.nodes.get_mut(name) {
             node.known.ended.extend(lives);
@@ -567,6 +571,7 @@ impl Nodes {
 }
 
 mod answers;
+mod kept;
 mod named;
 mod rest;
 #[cfg(test)]

@@ -9,6 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long a job may look ended before its run is closed without its wrapper's word, s.
 const LAST_WORD_S: f64 = 5.0;
 
+/// How long after a start of the controller a wrapper's last word may still come, s: longer than a spool rests that found no
+/// controller.
+pub const LATE_WORD_S: f64 = 45.0;
+
 /// How long slurmctld may not know a job before its run is closed, s.
 const FORGOTTEN_S: f64 = 60.0;
 
@@ -310,6 +314,10 @@ impl Runs {
                     Doing::Timeout => Ended::Timeout,
                     Doing::Killed | Doing::CountedAgain if job.requeue => {
                         let is_killed = job.doing == Doing::Killed;
+                        // Its wrapper may have said that the program was killed, which is an end of its own.
+                        if is_killed && now_s - self.started_s < LATE_WORD_S {
+                            return None;
+                        }
                         let cause = if is_killed { Cause::WrapperKilled } else { Cause::CountedAgain };
                         return self.may_help(now_s, run.job).then_some(Action::Requeue(cause));
                     }

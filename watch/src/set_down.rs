@@ -15,6 +15,9 @@ const AGAIN_S: f64 = 5.0;
 /// Time until what failed is tried again first, s; doubled each time.
 const RETRY_S: f64 = 0.5;
 
+/// Time between two comparisons of what is held to be down with Slurm's word, s.
+const COMPARE_S: f64 = 30.0;
+
 /// A job that holds a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobOn {
@@ -32,14 +35,14 @@ pub enum Fate {
     /// It asked for us, but Slurm would not bring it back whole: it may neither be requeued nor lose a node, or has several
     /// parts.
     Ends,
-    /// It did not ask for us.
+    /// It did not ask for us, as far as is known.
     Unprotected,
 }
 
 /// Why a dead node is left to Slurm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotSetDown {
-    /// A job on it did not ask for protection.
+    /// A job on it has no run that is known here: it did not ask for protection, or nobody could tell so far.
     Unprotected {
         /// Slurm job id.
         job: u32,
@@ -56,7 +59,7 @@ pub enum NotSetDown {
 impl std::fmt::Display for NotSetDown {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            NotSetDown::Unprotected { job } => write!(f, "job {job} on it did not ask for protection"),
+            NotSetDown::Unprotected { job } => write!(f, "job {job} on it is not known to be protected"),
             NotSetDown::Ends { job } => {
                 write!(
                     f,
@@ -104,13 +107,15 @@ pub struct SetDowns {
     nodes: BTreeMap<String, State>,
     /// When the last ones were set down, s.
     lately_s: VecDeque<f64>,
+    /// When those that are down were compared with Slurm's word last, s.
+    compared_s: f64,
 }
 
 impl SetDowns {
     /// Takes up the nodes that an earlier life has set down.
     pub fn new(down: impl IntoIterator<Item = String>) -> SetDowns {
         let down = down.into_iter().map(|node| (node, State::Down { by_us: true }));
-        SetDowns { nodes: down.collect(), lately_s: VecDeque::new() }
+        SetDowns { nodes: down.collect(), ..SetDowns::default() }
     }
 
     /// A node has died: however it stood after an earlier death, Slurm is asked how it stands now.
@@ -140,6 +145,18 @@ impl SetDowns {
         (due, room)
     }
 
+    /// Nodes that are held to be down, whoever has set them down, when they are to be compared with Slurm's word: a slurmctld
+    /// that is killed before it has written that down has them in service when it starts again, with their jobs. Those are to
+    /// be judged as after a death.
+    pub fn to_compare(&mut self, now_s: f64) -> Vec<String> {
+        if now_s - self.compared_s < COMPARE_S {
+            return Vec::new();
+        }
+        self.compared_s = now_s;
+        let down = self.nodes.iter().filter(|(_, state)| matches!(state, State::Down { .. }));
+        down.map(|(node, _)| node.clone()).collect()
+    }
+
     /// It was left to Slurm, for now; whether that is news.
     pub fn left_to_slurm(&mut self, now_s: f64, node: &str, why: NotSetDown) -> bool {
         let Some(State::Wanted { from_s, left_to_slurm, was_ours, .. }) = self.nodes.get_mut(node) else {
@@ -151,11 +168,19 @@ impl SetDowns {
         is_news
     }
 
-    /// Slurm did not take the order: it is tried again.
+    /// Slurm did not take the order, or it is not written down that it is down: it is tried again.
     pub fn failed(&mut self, now_s: f64, node: &str) {
-        if let Some(State::Wanted { from_s, retry_s, .. }) = self.nodes.get_mut(node) {
-            *from_s = now_s + *retry_s;
-            *retry_s = (*retry_s * 2.0).min(AGAIN_S);
+        let was_ours = self.is_down_by_us(node);
+        match self.nodes.get_mut(node) {
+            Some(State::Wanted { from_s, retry_s, .. }) => {
+                *from_s = now_s + *retry_s;
+                *retry_s = (*retry_s * 2.0).min(AGAIN_S);
+            }
+            Some(down) => {
+                let from_s = now_s + AGAIN_S;
+                *down = State::Wanted { from_s, retry_s: AGAIN_S, left_to_slurm: None, was_ours };
+            }
+            None => {}
         }
     }
 
@@ -285,10 +310,38 @@ mod tests {
         assert!(due(&mut downs, 1.4).is_empty());
         assert!(downs.left_to_slurm(5.0, "n1", NotSetDown::Unprotected { job: 7 }));
         assert!(!downs.left_to_slurm(10.0, "n1", NotSetDown::Unprotected { job: 7 }), "said once");
-        assert_eq!(downs.stands("n1").as_deref(), Some("left to Slurm: job 7 on it did not ask for protection"));
+        assert_eq!(downs.stands("n1").as_deref(), Some("left to Slurm: job 7 on it is not known to be protected"));
         assert_eq!(due(&mut downs, 15.0), ["n1"]);
         assert!(!downs.back("n1"));
         assert!(due(&mut downs, 100.0).is_empty(), "it is heard again");
+    }
+
+    #[test]
+    fn a_node_of_which_it_is_not_written_down_that_it_is_down_is_judged_again_and_stays_ours() {
+        let mut downs = SetDowns::default();
+        downs.want(0.0, "n1");
+        downs.done(0.0, "n1");
+        downs.failed(0.0, "n1");
+        assert!(downs.is_down_by_us("n1") && !downs.is_down("n1"));
+        assert!(due(&mut downs, 4.9).is_empty());
+        assert_eq!(due(&mut downs, 5.0), ["n1"]);
+        assert!(downs.back("n1"), "it is put back into service when it is heard");
+    }
+
+    #[test]
+    fn what_is_held_to_be_down_is_compared_now_and_then_and_what_slurm_has_forgotten_is_judged_under_the_same_rules() {
+        let mut downs = SetDowns::default();
+        ["n1", "n2", "n3"].iter().for_each(|node| downs.want(0.0, node));
+        downs.done(0.0, "n1");
+        downs.others("n2");
+        assert!(downs.to_compare(29.9).is_empty());
+        assert_eq!(downs.to_compare(30.0), ["n1", "n2"], "n3 is not down yet");
+        assert!(downs.to_compare(30.2).is_empty(), "rarely");
+        downs.want(30.2, "n1");
+        assert_eq!(downs.due(30.2, &LIMITS, |_| false).0, ["n1"]);
+        downs.left_to_slurm(30.2, "n1", NotSetDown::NotOurs);
+        assert!(!downs.is_down_by_us("n1"), "an operator has put it back into service, and no job of ours hangs there");
+        assert_eq!(downs.to_compare(60.2), ["n2"]);
     }
 
     #[test]

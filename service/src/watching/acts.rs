@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::account;
 use store::{OpenRun, Store};
+use watch::Death;
 use watch::nodes;
 use watch::runs::{Action, Cause, Ended};
 use watch::set_down::{Fate, JobOn, judge};
@@ -87,30 +88,31 @@ impl Acts {
             actions.into_iter().partition(|a| matches!(a, nodes::Action::Wake { .. }));
         self.looks.wake(woken);
         for action in actions {
-            let done = match action {
-                nodes::Action::Wake { .. } => Ok(()),
-                nodes::Action::Keep { node } => self.watching.keep_node(&node),
-                nodes::Action::Forget { node } => self.store.lock().forget_node(&node),
+            match action {
+                nodes::Action::Wake { .. } => {}
+                nodes::Action::Forget { node } => self.forget(&node),
                 nodes::Action::Look { node, epoch, witnesses, ended } => {
-                    self.look(node, epoch, witnesses, ended);
-                    Ok(())
+                    // What witnesses are asked rests on what is kept.
+                    let is_unkept = self.watching.nodes.lock().is_unkept(&node);
+                    if !is_unkept {
+                        self.look(node, epoch, witnesses, ended);
+                    }
                 }
                 nodes::Action::Dead { node, silent_s } => {
-                    self.watching.downs.lock().want(self.watching.now_s(), &node);
                     let seen = if self.watching.nodes.lock().is_off(&node) {
                         format!("it has no power; silent for {silent_s:.1} s")
                     } else {
                         format!("neither this host nor its witnesses have reached it for {silent_s:.1} s")
                     };
-                    self.node_died(&node, silent_s, &seen)
+                    self.node_died(&node, silent_s, seen);
+                    self.watching.downs.lock().want(self.watching.now_s(), &node);
                 }
                 nodes::Action::StillDead { node } => {
                     tracing::warn!(node, "Slurm has begun a protected job on a node that is dead");
                     self.watching.downs.lock().want(self.watching.now_s(), &node);
-                    Ok(())
                 }
                 nodes::Action::Rebooted { node, silent_s } => {
-                    self.node_died(&node, silent_s, &format!("it has booted, after {silent_s:.1} s of silence"))
+                    self.node_died(&node, silent_s, format!("it has booted, after {silent_s:.1} s of silence"));
                 }
                 nodes::Action::Back { node } => {
                     tracing::info!(node, "a node that was dead is heard again");
@@ -118,65 +120,103 @@ impl Acts {
                     // It may have booted, which is news if Slurm has left it to its jobs.
                     let open = self.watching.open.lock().clone();
                     open.iter().filter(|run| run.nodes.contains(&node)).for_each(|run| self.orders.tell(&run.key));
-                    Ok(())
                 }
-            };
-            if let Err(e) = done {
-                tracing::error!(error = %e, "what was seen of a node could not be acted upon");
             }
+        }
+    }
+
+    /// Nothing is to be known of a node any more, unless it is ours to put back into service.
+    fn forget(&self, node: &str) {
+        let is_ours = self.watching.downs.lock().is_down_by_us(node);
+        if !is_ours && let Err(e) = self.store.lock().forget_node(node) {
+            tracing::error!(node, %e, "a node is not forgotten");
         }
     }
 
     /// Looks at a silent node beside everything else, and does what follows from what is seen.
     fn look(self: &Arc<Self>, node: String, epoch: u64, witnesses: BTreeSet<String>, ended: BTreeSet<Incarnation>) {
-        if !self.watching.looking.lock().insert(node.clone()) {
-            return;
-        }
-        let acts = self.clone();
-        std::thread::spawn(move || {
-            let (actions, asks_again) = acts.looks.look(&node, epoch, &witnesses, &ended);
-            acts.watching.looking.lock().remove(&node);
+        let (acts, name) = (self.clone(), node.clone());
+        self.watching.looking.begin(&name, move || {
+            let actions = acts.looks.look(&node, epoch, &witnesses, &ended);
             acts.on_nodes(actions);
-            if asks_again {
-                acts.looks.ask_again(&node);
+            if let Err(e) = acts.note_deaths() {
+                tracing::error!(node, %e, "the death of a node is not noted yet");
             }
         });
     }
 
-    /// Notes a death while the runs are still open there, before Slurm ends them.
-    fn node_died(&self, node: &str, silent_s: f64, seen: &str) -> store::Result<()> {
-        let now_s = now_s();
+    fn node_died(&self, node: &str, silent_s: f64, seen: String) {
         tracing::warn!(node, silent_s, seen, "a node is dead");
-        // Asked before the store is locked: a loan that changes holds the loans, then the store.
-        let open = self.watching.open.lock().clone();
-        let has = |nodes: &[String]| nodes.iter().any(|n| n == node);
-        let is_used = open.iter().any(|run| has(&run.nodes))
-            || self.watching.words.lock().values().any(|(_, job)| has(&job.nodes));
-        if !is_used && self.was_out_of_service(node, now_s - silent_s) {
-            tracing::info!(node, "it was out of service: that is no failure");
+        self.watching.deaths.lock().add(now_s(), node, silent_s, seen);
+    }
+
+    /// Notes deaths while the runs are still open there, before Slurm ends them.
+    ///
+    /// # Errors
+    /// What the store says; they are noted later.
+    pub(super) fn note_deaths(&self) -> store::Result<()> {
+        let _noting = self.watching.noting.lock();
+        if self.watching.deaths.lock().nodes().is_empty() {
             return Ok(());
         }
+        let used = self.watching.used();
+        let due = self.watching.deaths.lock().due(&used);
+        for death in due {
+            let noted = self.note_death(&death);
+            let mut deaths = self.watching.deaths.lock();
+            match noted {
+                Ok(()) => deaths.noted(&death),
+                Err(e) => {
+                    deaths.failed(&death);
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note_death(&self, death: &Death) -> store::Result<()> {
+        let (node, silent_s) = (death.node.as_str(), now_s() - death.at_s);
+        // Asked before the store is locked, for which everybody waits.
+        let open = self.watching.open.lock().clone();
         let spared: Vec<_> = open.iter().filter(|run| self.broker.has_lent(run, node)).map(|run| &run.key).collect();
         let is_hit = |run: &OpenRun| {
-            let is_there = !self.watching.has_given_back(run, node) && !self.watching.has_left(run, silent_s);
+            let is_there = self.watching.nodes_of(run).iter().any(|n| n == node)
+                && !self.watching.has_given_back(run, node)
+                && !self.watching.has_left(run, silent_s);
             is_there && !spared.contains(&&run.key)
         };
-        let text = format!("node {node} died: {seen}");
-        let hit = self.store.lock().node_died(node, now_s - silent_s, now_s, &text, is_hit)?;
+        let text = format!("node {node} died: {}", death.seen);
+        let hit = self.store.lock().node_died(node, death.at_s, death.detected_s, &text, is_hit)?;
         self.watching.hit(&hit);
         hit.iter().for_each(|run| self.orders.tell(&run.key));
         Ok(())
     }
 
-    /// Whether Slurm says that a node was not in service any more at a moment: an update, an empty rack, power saving.
-    fn was_out_of_service(&self, node: &str, at_s: f64) -> bool {
-        match self.slurm.node(node) {
-            Ok(node) => node.is_some_and(|node| node.was_out_of_service(at_s)),
-            Err(e) => {
-                tracing::warn!(node, %e, "Slurm does not say whether the node was in service; its death counts as a failure");
-                false
-            }
+    /// Asks Slurm, by one question, which nodes without a run were not in service any more when they died: an update, an empty
+    /// rack, power saving. That is no failure.
+    pub(super) fn judge_deaths(&self) {
+        if self.watching.deaths.lock().nodes().is_empty() {
+            return;
         }
+        let used = self.watching.used();
+        let nodes = self.watching.deaths.lock().unjudged(&used);
+        let asked = self.slurm.when_idle().known_nodes(&nodes);
+        if matches!(asked, Err(slurm::Error::Postponed)) {
+            return;
+        }
+        let known = asked.unwrap_or_else(|e| {
+            let nodes = nodes.len();
+            tracing::warn!(nodes, %e, "Slurm does not say whether nodes were in service; their deaths count as failures");
+            Vec::new()
+        });
+        self.watching.deaths.lock().judge(&nodes, |death| {
+            let was_out = known.iter().any(|n| n.name == death.node && n.was_out_of_service(death.at_s));
+            if was_out {
+                tracing::info!(node = death.node, "it was out of service: that is no failure");
+            }
+            !was_out
+        });
     }
 
     /// Sets those dead nodes down on which every job is ours to recover, a few at a time. All of them are asked about by one
@@ -198,16 +238,20 @@ impl Acts {
             let mut downs = self.watching.downs.lock();
             downs.due(now_s, &self.watching.limits, |node| ours.get_or_init(of_ours).contains(node))
         };
-        let (due, gone): (Vec<String>, Vec<String>) = {
+        let (mut due, gone): (Vec<String>, Vec<String>) = {
             let nodes = self.watching.nodes.lock();
             due.into_iter().partition(|node| nodes.is_dead(node))
         };
         for node in gone {
             self.watching.downs.lock().back(&node);
         }
+        // Slurm ends the runs there at once, which would not be seen to be hit then.
+        let unnoted = self.watching.deaths.lock().nodes();
+        due.retain(|node| !unnoted.contains(node));
         if due.is_empty() {
             return;
         }
+        let runs = &self.watching.whole(runs);
         let asked = Instant::now();
         let mut told = self.told(&due);
         let answered = Instant::now();
@@ -231,18 +275,7 @@ impl Acts {
 
     /// What Slurm says of dead nodes, and of who holds them.
     fn told(&self, names: &[String]) -> Result<Told, slurm::Error> {
-        Ok(Told { nodes: self.known_nodes(names)?, holders: self.slurm.jobs_on(names)?, fates: BTreeMap::new() })
-    }
-
-    /// Those of some nodes that Slurm knows.
-    fn known_nodes(&self, names: &[String]) -> Result<Vec<slurm::Node>, slurm::Error> {
-        match self.slurm.nodes_of(names) {
-            // It does not know one of them.
-            Err(slurm::Error::Refused { .. }) => {
-                names.iter().filter_map(|name| self.slurm.node(name).transpose()).collect()
-            }
-            asked => asked,
-        }
+        Ok(Told { nodes: self.slurm.known_nodes(names)?, holders: self.slurm.jobs_on(names)?, fates: BTreeMap::new() })
     }
 
     fn set_down(self: &Arc<Self>, node: &str, told: &mut Told, runs: &[OpenRun], room: &mut usize) -> Result<()> {
@@ -261,6 +294,10 @@ impl Acts {
                 None => self.fate(on, runs)?,
             };
             told.fates.insert(on.job, fate);
+            // From one that is only cleaned up there the node takes nothing; but a requeued one of ours waits for that.
+            if on.is_completing && fate != Fate::Recovers {
+                continue;
+            }
             jobs.push(JobOn { job: on.job, fate });
         }
         if jobs.iter().any(|j| j.fate != Fate::Unprotected) && self.watching.nodes.lock().is_unfenced(node) {
@@ -297,12 +334,12 @@ impl Acts {
         let on_it: Vec<&OpenRun> = runs.iter().filter(on_it).collect();
         let lives = on_it.iter().map(|r| Incarnation { job: r.job, restart_count: r.restart_count });
         self.watching.nodes.lock().give_up(node, lives);
-        self.watching.keep_node(node)?;
+        self.watching.keep(node)?;
         match by_us {
             true => self.watching.downs.lock().done(self.watching.now_s(), node),
             false => self.watching.downs.lock().others(node),
         }
-        self.watching.keep_node(node)?;
+        self.watching.keep_all(&[node])?;
         on_it.iter().for_each(|run| self.orders.tell(&run.key));
         let mut ending = on_it.iter().filter(|run| self.watching.ends_with(run, node));
         ending.try_for_each(|run| self.script_is_lost(run, node))
@@ -314,12 +351,13 @@ impl Acts {
         let life = Incarnation { job: run.job, restart_count: run.restart_count };
         let others: Vec<&str> = run.nodes.iter().map(String::as_str).filter(|other| *other != node).collect();
         others.iter().for_each(|other| self.watching.nodes.lock().give_up(other, [life]));
-        Ok(self.watching.keep_nodes(&others)?)
+        Ok(self.watching.keep_all(&[])?)
     }
 
     /// What would become of a job if its node were set down.
     fn fate(&self, on: &slurm::Holder, runs: &[OpenRun]) -> Result<Fate> {
-        let Some(run) = runs.iter().find(|r| r.job == on.job && r.uid == on.uid && is_running(r)) else {
+        let is_its = |r: &&OpenRun| r.job == on.job && r.uid == on.uid && (is_running(r) || on.is_completing);
+        let Some(run) = runs.iter().find(is_its) else {
             return Ok(Fate::Unprotected);
         };
         let job = self.look_again(run)?;
@@ -330,11 +368,10 @@ impl Acts {
     /// Takes the power of a dead node away, where the site allows it.
     fn fence_by_power(self: &Arc<Self>, node: &str) {
         let Some(power) = self.watching.power.clone().filter(|p| p.may_cut && self.slurm.may_act()) else { return };
-        if !self.watching.cutting.lock().insert(node.to_string()) {
-            return;
-        }
-        let (acts, node) = (self.clone(), node.to_string());
-        std::thread::spawn(move || {
+        let epoch = self.watching.nodes.lock().known(node).map_or(0, |known| known.epoch);
+        let (acts, name) = (self.clone(), node.to_string());
+        self.watching.cutting.begin(node, move || {
+            let node = name;
             tracing::warn!(node, "a dead node's power is taken away");
             let cut =
                 audit::note(By::Service, Act::PowerOff, (0, &node), "a run waits for its fence", power.off(&node));
@@ -342,21 +379,30 @@ impl Acts {
             match off {
                 Ok(power::Status::Off) => {
                     let now_s = acts.watching.now_s();
-                    let actions = acts.watching.nodes.lock().powered_off(now_s, &node);
+                    let actions = acts.watching.nodes.lock().powered_off(now_s, &node, epoch);
                     acts.on_nodes(actions);
                 }
                 Ok(power::Status::On) => tracing::error!(node, "it has power all the same"),
                 Err(e) => tracing::error!(node, %e, "the power controller did not take it away"),
             }
-            acts.watching.cutting.lock().remove(&node);
         });
     }
 
-    /// Puts nodes that we have set down back into service that are well; those that failed to be are tried again.
-    pub(crate) fn resume_well(&self) {
-        let down: Vec<String> = self.watching.downs.lock().down().map(str::to_string).collect();
-        for name in down.iter().filter(|n| self.watching.is_well(n)) {
-            if let Err(e) = self.resume(name) {
+    /// Puts nodes that we have set down back into service that are well, for a while; the others, and those that failed to be,
+    /// are tried again.
+    pub(super) fn resume_well(&self) {
+        let mut well: Vec<String> = self.watching.downs.lock().down().map(str::to_string).collect();
+        well.retain(|name| self.watching.is_well(name));
+        let known = match self.slurm.known_nodes(&well) {
+            Ok(known) => known,
+            Err(e) => {
+                tracing::error!(nodes = well.len(), %e, "nodes are not back in service yet; tried again");
+                return;
+            }
+        };
+        let answered = Instant::now();
+        for name in well.iter().take_while(|_| answered.elapsed() < CURRENT) {
+            if let Err(e) = self.resume(name, known.iter().find(|n| n.name == *name)) {
                 tracing::error!(
                     node = name,
                     error = format!("{e:#}"),
@@ -366,8 +412,8 @@ impl Acts {
         }
     }
 
-    fn resume(&self, name: &str) -> Result<()> {
-        match self.slurm.node(name)? {
+    fn resume(&self, name: &str, known: Option<&slurm::Node>) -> Result<()> {
+        match known {
             Some(node) if node.has_flag(DRAIN) => {
                 tracing::warn!(
                     node = name,
@@ -381,7 +427,7 @@ impl Acts {
             _ => {}
         }
         self.watching.downs.lock().forget(name);
-        Ok(self.watching.keep_node(name)?)
+        Ok(self.watching.keep_all(&[name])?)
     }
 
     /// Does what follows from Slurm's word on a run's job.
@@ -439,7 +485,7 @@ impl Acts {
         }
         let been_on: Vec<String> = self.store.lock().nodes_of(&run.key)?.into_iter().collect();
         let refused = |n: &slurm::Node| n.has_flag(DRAIN) && n.reason.starts_with(DUPLICATE);
-        let drained: Vec<slurm::Node> = self.known_nodes(&been_on)?.into_iter().filter(refused).collect();
+        let drained: Vec<slurm::Node> = self.slurm.known_nodes(&been_on)?.into_iter().filter(refused).collect();
         if drained.is_empty() {
             tracing::warn!(job = run.job, reason = job.reason, "the launch of a job has failed: it stays held");
             return Ok(());

@@ -43,25 +43,17 @@ pub(crate) async fn begin(
         // Of this run's own job, and of nodes that it had.
         let former: Vec<_> = question.former.into_iter().filter(|f| f.of.job == job).collect();
         claims.had(&key, (uid, job), is_verified, former.iter().map(|f| &f.node).collect())?;
-        // What is ended at those nodes is found by the number of its job.
-        if claims.is_anothers(uid, job) {
-            return Err(Refusal(StatusCode::FORBIDDEN, format!("job {job} is another user's by now")));
-        }
+        let names: Vec<String> = former.iter().map(|f| f.node.clone()).collect();
         let mut waits = Vec::new();
         for former in former {
-            let (released, has_changed) = {
-                let mut nodes = watching.nodes.lock();
-                let before = nodes.known(&former.node).map(|k| k.ended.clone());
-                let released = nodes.released(watching.now_s(), &former.node, former.of);
-                (released, before != nodes.known(&former.node).map(|k| k.ended.clone()))
-            };
-            // Whatever comes of it: the node is to end it when it is heard again.
-            if has_changed {
-                watching.keep_node(&former.node).map_err(of_store)?;
-            }
+            let released = watching.nodes.lock().released(watching.now_s(), &former.node, former.of);
             if let Released::No(because) = released {
                 waits.push(WaitsFor { former, because });
             }
+        }
+        // Whatever comes of it: the nodes are to end it when they are heard again.
+        for node in &names {
+            watching.keep(node).map_err(of_store)?;
         }
         Ok(waits)
     });

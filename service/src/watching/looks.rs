@@ -1,10 +1,12 @@
 //! Looks at silent nodes from here, and asks their witnesses what they see.
 
+use super::marks::beside;
 use super::power;
 use super::state::Watching;
 use node::reach::{Places, see};
 use protocol::{Incarnation, Seen, Testimony, TestimonyRequest, WakeReply, WakeRequest};
 use slurm::Slurm;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,25 +31,23 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Looks at a silent node, from here and through its witnesses; what follows from it, and whether Slurm is to be asked
-    /// afterwards where the node's slurmd is.
+    /// Looks at a silent node, from here and through its witnesses; what follows from it.
     pub(super) fn look(
         &self,
         node: &str,
         epoch: u64,
         witnesses: &BTreeSet<String>,
         ended: &BTreeSet<Incarnation>,
-    ) -> (Vec<Action>, bool) {
-        // A slurmctld that is away, too, must not hold a look up: it is asked afterwards whether this has changed.
-        let is_known = self.watching.slurmds.lock().contains_key(node);
+    ) -> Vec<Action> {
         let (here, testimonies) = self.see_from_all(node, epoch, witnesses, ended);
         tracing::info!(node, ?here, ?testimonies, "a silent node was looked at");
         let now_s = self.watching.now_s();
         let mut actions = self.watching.nodes.lock().looked(now_s, node, epoch, here, &testimonies);
-        if let Some(power) = &self.watching.power {
-            actions.extend(self.ask_power(power, node));
+        let is_reached = is_reached(here) || reaching(&testimonies).is_some();
+        if let Some(power) = self.watching.power.as_ref().filter(|_| !is_reached) {
+            actions.extend(self.ask_power(power, node, epoch));
         }
-        (actions, is_known)
+        actions
     }
 
     /// Who reaches anything of a node now: this host, or a witness.
@@ -69,14 +69,17 @@ impl Looks {
         witnesses: &BTreeSet<String>,
         ended: &BTreeSet<Incarnation>,
     ) -> (Seen, BTreeMap<String, Testimony>) {
-        let known = self.watching.slurmds.lock().get(node).cloned();
-        let slurmd = known.or_else(|| self.ask_slurmd(node));
+        let slurmd = self.slurmd(node);
         let url = self.watching.beats.lock().get(node).map(|b| b.url.clone()).unwrap_or_default();
         let places = Places { url, slurmd };
         std::thread::scope(|scope| {
             let here = scope.spawn(|| see(&places));
             let said = self.ask_witnesses(node, epoch, witnesses, ended, &places);
-            (here.join().unwrap_or_default(), said)
+            match here.join() {
+                Ok(here) => (here, said),
+                // A look that could not be taken has not seen that nothing is there.
+                Err(e) => std::panic::resume_unwind(e),
+            }
         })
     }
 
@@ -89,7 +92,7 @@ impl Looks {
         drop(beats);
         for part in nodes.chunks(nodes.len().div_ceil(WAKING).max(1)).map(<[_]>::to_vec) {
             let munge_socket = self.munge_socket.clone();
-            std::thread::spawn(move || {
+            beside(move || {
                 for (url, node) in part {
                     let client = wire::Client::of_node(&url, &node, munge_socket.clone(), WAKE_LIMIT);
                     let request = WakeRequest { version: protocol::VERSION };
@@ -101,18 +104,23 @@ impl Looks {
         }
     }
 
-    /// Asks Slurm again where a node's slurmd is, unless somebody does.
-    pub(super) fn ask_again(&self, node: &str) {
-        if self.watching.asking.lock().insert(node.to_string()) {
-            self.ask_slurmd(node);
-            self.watching.asking.lock().remove(node);
+    /// Asks Slurm again, by one question, where the slurmds of the nodes are that were looked at since.
+    pub(super) fn ask_again(&self) {
+        let mut moved = std::mem::take(&mut *self.watching.moved.lock());
+        // A look at a node of a run is not to wait for slurmctld.
+        let known: BTreeSet<String> = self.watching.slurmds.lock().keys().cloned().collect();
+        moved.extend(self.watching.used().difference(&known).cloned());
+        let moved = Vec::from_iter(moved);
+        if let Err(e) = self.ask_slurmds(&self.slurm.when_idle(), &moved) {
+            tracing::debug!(%e, "Slurm does not say where slurmds are");
+            self.watching.moved.lock().extend(moved);
         }
     }
 
-    /// What a power controller says of a node.
-    fn ask_power(&self, power: &power::Controller, node: &str) -> Vec<Action> {
+    /// What a power controller says of a node that was looked at in an epoch.
+    fn ask_power(&self, power: &power::Controller, node: &str, epoch: u64) -> Vec<Action> {
         match power.status(node) {
-            Ok(power::Status::Off) => self.watching.nodes.lock().powered_off(self.watching.now_s(), node),
+            Ok(power::Status::Off) => self.watching.nodes.lock().powered_off(self.watching.now_s(), node, epoch),
             Ok(power::Status::On) => Vec::new(),
             Err(e) => {
                 tracing::warn!(node, %e, "the power controller gives no answer");
@@ -121,12 +129,36 @@ impl Looks {
         }
     }
 
-    /// Where Slurm reaches a node's slurmd; kept for the next look.
-    fn ask_slurmd(&self, node: &str) -> Option<String> {
-        let known = self.slurm.node(node).ok().flatten()?;
-        let slurmd = format!("{}:{}", known.addr, known.port.unwrap_or_else(|| self.slurm.slurmd_port()));
-        self.watching.slurmds.lock().insert(node.to_string(), slurmd.clone());
-        Some(slurmd)
+    /// Where Slurm reaches a node's slurmd. Of the looks that do not know it of theirs, one asks for all.
+    fn slurmd(&self, node: &str) -> Option<String> {
+        let known = || self.watching.slurmds.lock().get(node).cloned();
+        if let Some(slurmd) = known() {
+            // A slurmctld that is away, too, must not hold a look up: it is asked afterwards whether this has changed.
+            self.watching.moved.lock().insert(node.to_string());
+            return Some(slurmd);
+        }
+        let since_s = self.watching.now_s();
+        let mut asked_s = self.watching.slurmds_asked_s.lock();
+        let mut names = self.watching.looking.all();
+        let is_looked_at = !names.insert(node.to_string());
+        if *asked_s < since_s || !is_looked_at {
+            *asked_s = self.watching.now_s();
+            names.retain(|name| !self.watching.slurmds.lock().contains_key(name));
+            if let Err(e) = self.ask_slurmds(&self.slurm, &Vec::from_iter(names)) {
+                tracing::warn!(node, %e, "Slurm does not say where slurmds are");
+            }
+        }
+        known()
+    }
+
+    /// Asks Slurm where it reaches the slurmds of some nodes; kept for the next looks.
+    fn ask_slurmds(&self, slurm: &Slurm, names: &[String]) -> Result<(), slurm::Error> {
+        let port = OnceCell::new();
+        for known in slurm.known_nodes(names)? {
+            let port = known.port.unwrap_or_else(|| *port.get_or_init(|| slurm.slurmd_port()));
+            self.watching.slurmds.lock().insert(known.name, format!("{}:{port}", known.addr));
+        }
+        Ok(())
     }
 
     fn ask_witnesses(

@@ -8,6 +8,7 @@ mod begin;
 mod books;
 mod flexible;
 mod looks;
+mod marks;
 mod off;
 mod power;
 mod rounds;

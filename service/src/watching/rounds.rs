@@ -1,4 +1,4 @@
-//! Looks at nodes and runs again and again, and does what follows.
+//! Looks at nodes and runs again and again, and does what follows: one thread looks at nodes, another one acts and asks Slurm.
 
 use super::acts::Acts;
 use super::state::Watching;
@@ -16,7 +16,7 @@ use watch::runs::{self, Doing};
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Longest time for which one look asks Slurm about jobs: a slow slurmctld does not keep deaths of nodes from being seen.
+/// Longest time for which Slurm is asked about jobs at once: dead nodes wait to be set down meanwhile.
 const ASKING: Duration = Duration::from_secs(1);
 
 /// Time between two questions about all nodes while many of them are silent, s.
@@ -32,49 +32,77 @@ const SUPERSEDED: i32 = 123;
 /// Time between two looks for nodes that are well and still down in Slurm by our doing, s.
 const RESUME_S: f64 = 1.0;
 
+/// Time between two questions about nodes where Slurm may reach them elsewhere by now, s.
+const PLACES_S: f64 = 5.0;
+
 /// The watch of a controller.
+#[derive(Clone)]
 pub(crate) struct Watcher {
     pub watching: Arc<Watching>,
     pub acts: Arc<Acts>,
 }
 
 impl Watcher {
-    /// Watches for ever.
-    pub(crate) fn watch_for_ever(&self) {
-        let (mut resumed_s, mut trouble) = (0.0, Trouble::default());
+    /// Looks at nodes for ever.
+    pub(crate) fn look_for_ever(&self) {
+        let mut trouble = Trouble::default();
         loop {
             std::thread::sleep(LOOK);
-            let looked = self.watch_once(&mut trouble);
+            let looked = self.look_once();
+            say(&mut trouble, self.watching.now_s(), looked);
+        }
+    }
+
+    /// Looks at all nodes once. Slurm is asked nothing here: however slow it is, deaths of nodes are seen.
+    fn look_once(&self) -> Result<()> {
+        let watching = &self.watching;
+        let mut actions = std::mem::take(&mut *watching.news.lock());
+        let looking = watching.looking.all();
+        {
+            let mut nodes = watching.nodes.lock();
+            nodes.set_looking(looking);
+            actions.extend(nodes.look(watching.now_s()));
+        }
+        let kept = watching.keep_all(&[]);
+        self.acts.on_nodes(actions);
+        Ok(kept?)
+    }
+
+    /// Acts for ever on what is seen of nodes, and on what Slurm says of jobs.
+    pub(crate) fn act_for_ever(&self) {
+        let (mut resumed_s, mut placed_s, mut trouble) = (0.0, 0.0, Trouble::default());
+        loop {
+            std::thread::sleep(LOOK);
+            let acted = self.act_once(&mut trouble);
             let now_s = self.watching.now_s();
             if now_s - resumed_s >= RESUME_S {
                 resumed_s = now_s;
                 self.acts.resume_well();
             }
-            match (trouble.looked(now_s, looked.is_err()), looked) {
-                (Some(_), Err(e)) => {
-                    tracing::error!(error = format!("{e:#}"), "a look at the cluster failed; said once")
-                }
-                (Some(after_s), Ok(())) => tracing::info!(after_s, "the cluster can be looked at again"),
-                (None, _) => {}
+            if now_s - placed_s >= PLACES_S {
+                placed_s = now_s;
+                self.acts.looks.ask_again();
             }
+            say(&mut trouble, now_s, acted);
         }
     }
 
-    /// Looks at everything once, and does what follows.
-    fn watch_once(&self, trouble: &mut Trouble) -> Result<()> {
-        let watching = &self.watching;
+    /// Does once what is due.
+    fn act_once(&self, trouble: &mut Trouble) -> Result<()> {
         let runs = self.acts.reader.lock().open_runs_kept()?;
-        let now_s = watching.now_s();
-        let mut actions = std::mem::take(&mut *watching.news.lock());
-        actions.extend(watching.nodes.lock().look(now_s));
-        if watching.nodes.lock().is_crowd(now_s) {
-            self.ask_who_is_out(now_s);
-        }
-        self.acts.on_nodes(actions);
+        let noted = self.acts.note_deaths();
         // First: Slurm requeues the jobs of a node that is down at once, and one that we requeue waits for its epilog there.
         self.acts.set_down_due(&runs);
         let asked = self.ask_about_jobs(&runs, trouble);
         self.note_held(&runs);
+        self.acts.judge_deaths();
+        let now_s = self.watching.now_s();
+        let is_crowd = self.watching.nodes.lock().is_crowd(now_s);
+        if is_crowd {
+            self.ask_who_is_out(now_s);
+        }
+        self.ask_who_is_down(now_s);
+        noted?;
         asked
     }
 
@@ -104,7 +132,10 @@ impl Watcher {
             let now_s = watching.now_s();
             trouble.asked(job, answer.is_ok());
             match answer {
-                Ok(answer) => self.hear_of(now_s, job, answer, runs.iter().zip(&known).filter(|(r, _)| r.job == job)),
+                Ok(answer) => {
+                    let of = runs.iter().zip(&known).filter(|(r, _)| r.job == job);
+                    asked = asked.and(self.hear_of(now_s, job, answer, of));
+                }
                 Err(e) => {
                     // Whatever it is about this one job, the others are asked about.
                     watching.runs.lock().unanswered(now_s, job);
@@ -122,8 +153,8 @@ impl Watcher {
         job: u32,
         answer: Option<Job>,
         of: impl Iterator<Item = (&'a OpenRun, &'a runs::Run)>,
-    ) {
-        let watching = &self.watching;
+    ) -> Result<()> {
+        let (watching, mut noted) = (&self.watching, Ok(()));
         let is_in_service = |node: &str| {
             let told = self.acts.slurm.when_idle().node(node);
             told.is_ok_and(|told| told.is_some_and(|node| !node.is_out_of_service()))
@@ -135,6 +166,9 @@ impl Watcher {
         for (open, known) in of {
             let told = watching.words.lock().get(&open.job).map(|(_, job)| job.clone());
             told.iter().for_each(|job| watching.note_given_back(open, job, is_in_service));
+            if let Some(until_s) = told.as_ref().and_then(|job| is_over_by(open, job, listener::now_s())) {
+                noted = noted.and(self.acts.store.lock().life_is_over(open, until_s));
+            }
             let word = told.as_ref().map(|job| word(job, listener::now_s(), open.restart_count));
             let action = watching.runs.lock().answered(now_s, known, word.as_ref(), &watching.nodes.lock());
             match action {
@@ -144,6 +178,7 @@ impl Watcher {
                 None => {}
             }
         }
+        Ok(noted?)
     }
 
     /// Notes which protected jobs hold which nodes, and which runs are their owners' by Slurm's word.
@@ -163,9 +198,9 @@ impl Watcher {
                 held.entry(node.clone()).or_default().push(holds);
             }
         }
-        let open = runs.iter().filter(theirs).cloned().collect();
+        let open: Vec<&OpenRun> = runs.iter().filter(theirs).collect();
         drop(words);
-        *self.watching.open.lock() = Arc::new(open);
+        *self.watching.open.lock() = Arc::new(self.watching.whole(open));
         self.watching.nodes.lock().set_held(held);
     }
 
@@ -184,6 +219,47 @@ impl Watcher {
             Err(e) => tracing::debug!(%e, "Slurm does not say which nodes are out of service"),
         }
     }
+
+    /// Asks Slurm now and then, by one question, whether dead nodes with something of ours are down that are held to be: those
+    /// that are not are judged again.
+    fn ask_who_is_down(&self, now_s: f64) {
+        let watching = &self.watching;
+        let mut names = watching.downs.lock().to_compare(now_s);
+        if names.is_empty() {
+            return;
+        }
+        let used = watching.used();
+        names.retain(|name| used.contains(name) && watching.nodes.lock().is_dead(name));
+        match self.acts.slurm.when_idle().known_nodes(&names) {
+            Ok(known) => {
+                for node in known.iter().filter(|node| node.state != "DOWN") {
+                    tracing::warn!(
+                        node = node.name,
+                        state = node.state,
+                        "Slurm does not hold a dead node for down any more"
+                    );
+                    watching.downs.lock().want(now_s, &node.name);
+                }
+            }
+            Err(e) => tracing::debug!(%e, "Slurm does not say whether dead nodes are down"),
+        }
+    }
+}
+
+/// Says once that looks fail, and once that they do no more.
+fn say(trouble: &mut Trouble, now_s: f64, looked: Result<()>) {
+    match (trouble.looked(now_s, looked.is_err()), looked) {
+        (Some(_), Err(e)) => tracing::error!(error = format!("{e:#}"), "a look at the cluster failed; said once"),
+        (Some(after_s), Ok(())) => tracing::info!(after_s, "the cluster can be looked at again"),
+        (None, _) => {}
+    }
+}
+
+/// When the next life of a run's job began at the latest, if by Slurm's word the one is over whose record is open.
+fn is_over_by(open: &OpenRun, job: &Job, now_s: f64) -> Option<f64> {
+    let is_over = open.record_state == "running" && job.uid == open.uid && job.restarts > open.restart_count;
+    let has_begun = job.state == JobState::Running;
+    is_over.then(|| job.start_s.filter(|at_s| has_begun && *at_s < now_s).unwrap_or(now_s))
 }
 
 fn run(open: &OpenRun) -> runs::Run {
@@ -249,6 +325,25 @@ fn word(job: &Job, now_s: f64, newest: u32) -> runs::Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_life_of_a_record_is_over_when_slurm_has_counted_a_later_one() {
+        let key = protocol::RunKey { cluster: "c".into(), run: "7.1".into() };
+        let (record_state, protection) = ("running".to_string(), String::new());
+        let run = OpenRun { key, uid: 1000, job: 7, restart_count: 1, nodes: Vec::new(), record_state, protection };
+        let over_by = |run: &OpenRun, text: &str| {
+            let line = format!("JobId=7 UserId=alice(1000) StartTime=1000 {text}");
+            let job = slurm::example::parse_job(&line, 7).expect("parses").expect("a job");
+            is_over_by(run, &job, 2000.0)
+        };
+        assert_eq!(over_by(&run, "JobState=RUNNING Restarts=1"), None);
+        assert_eq!(over_by(&run, "JobState=RUNNING Restarts=2"), Some(1000.0));
+        assert_eq!(over_by(&run, "JobState=PENDING Restarts=2"), Some(2000.0), "its start is only expected");
+        let ended = OpenRun { record_state: "requeued".into(), ..run.clone() };
+        assert_eq!(over_by(&ended, "JobState=PENDING Restarts=2"), None);
+        let others = OpenRun { uid: 9, ..run };
+        assert_eq!(over_by(&others, "JobState=RUNNING Restarts=2"), None);
+    }
 
     #[test]
     fn a_life_that_slurm_ended_before_a_wrapper_was_there_is_told_from_one_that_failed() {

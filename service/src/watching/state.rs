@@ -1,5 +1,6 @@
 //! What is known of nodes and runs, from heartbeats and from Slurm.
 
+use super::marks::Marks;
 use super::power;
 use config::Site;
 use listener::{Bucket, Rate};
@@ -12,13 +13,13 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 use store::{NodeWatch, OpenRun, Store};
 use watch::nodes::{Action, Heard, Known, NotOff};
-use watch::{Limits, Nodes, Runs, SetDowns};
+use watch::{Deaths, Limits, Nodes, Runs, SetDowns};
 
 /// So many questions about jobs may come at once after a pause, as seconds' worth of `watch.questions_per_minute`.
 const BURST_S: f64 = 6.0;
 
 /// Slurm may hear of a node's end so much earlier than its last heartbeat, s.
-const LATE_WORD_S: f64 = 5.0;
+const EARLY_WORD_S: f64 = 5.0;
 
 /// Most silent nodes that are named where people read.
 const MOST_NAMED: usize = 10;
@@ -43,16 +44,21 @@ pub(crate) struct Watching {
     /// Nodes that jobs have given back while they lived: by job and SLURM_RESTART_COUNT.
     pub(super) given_back: Mutex<BTreeMap<(u32, u32), BTreeSet<String>>>,
     pub(super) beats: Mutex<BTreeMap<String, LastBeat>>,
-    /// What heartbeats brought about, for the thread that acts.
+    /// What heartbeats brought about, for the thread that looks.
     pub(super) news: Mutex<Vec<Action>>,
+    pub(super) deaths: Mutex<Deaths>,
+    /// One at a time notes them.
+    pub(super) noting: Mutex<()>,
     /// Nodes that are being looked at.
-    pub(super) looking: Mutex<BTreeSet<String>>,
+    pub(super) looking: Marks,
     /// Nodes whose power is being taken away.
-    pub(super) cutting: Mutex<BTreeSet<String>>,
+    pub(super) cutting: Marks,
     /// Where slurmds are reached, as Slurm told last.
     pub(super) slurmds: Mutex<BTreeMap<String, String>>,
-    /// Nodes about whose slurmd Slurm is being asked.
-    pub(super) asking: Mutex<BTreeSet<String>>,
+    /// When Slurm was asked for some that a look did not know, s.
+    pub(super) slurmds_asked_s: Mutex<f64>,
+    /// Nodes of which that may have changed.
+    pub(super) moved: Mutex<BTreeSet<String>>,
     pub(super) out_asked_s: Mutex<f64>,
     /// Until when Slurm is not asked about dead nodes again, s.
     pub(super) judging: Mutex<f64>,
@@ -62,7 +68,7 @@ pub(crate) struct Watching {
     pub(super) rate: Rate,
     pub(super) power: Option<power::Controller>,
     pub(crate) asked: AtomicU64,
-    /// Open runs whose job Slurm knows as their owner's, at the last look.
+    /// Open runs whose job Slurm knows as their owner's, at the last look, with all their nodes.
     pub(crate) open: Mutex<Arc<Vec<OpenRun>>>,
     /// The connection that writes.
     store: Arc<Mutex<Store>>,
@@ -87,10 +93,13 @@ impl Watching {
             given_back: Mutex::default(),
             beats: Mutex::new(kept.iter().map(beat).collect()),
             news: Mutex::default(),
-            looking: Mutex::default(),
-            cutting: Mutex::default(),
+            deaths: Mutex::default(),
+            noting: Mutex::default(),
+            looking: Marks::default(),
+            cutting: Marks::default(),
             slurmds: Mutex::default(),
-            asking: Mutex::default(),
+            slurmds_asked_s: Mutex::new(f64::NEG_INFINITY),
+            moved: Mutex::default(),
             out_asked_s: Mutex::new(f64::NEG_INFINITY),
             judging: Mutex::new(f64::NEG_INFINITY),
             keeping: Mutex::default(),
@@ -106,6 +115,23 @@ impl Watching {
     /// Seconds since this service began, on the monotonic clock.
     pub(crate) fn now_s(&self) -> f64 {
         self.began.elapsed().as_secs_f64()
+    }
+
+    /// The nodes of a run: those of its record, and those that have joined its job since, by Slurm's last word.
+    pub(crate) fn nodes_of(&self, run: &OpenRun) -> Vec<String> {
+        nodes_of(run, self.words.lock().get(&run.job).map(|(_, job)| job))
+    }
+
+    /// The nodes of all open runs.
+    pub(super) fn used(&self) -> BTreeSet<String> {
+        let mut used: BTreeSet<String> = self.open.lock().iter().flat_map(|run| run.nodes.clone()).collect();
+        used.extend(self.words.lock().values().flat_map(|(_, job)| job.nodes.clone()));
+        used
+    }
+
+    /// Runs with all their nodes.
+    pub(super) fn whole<'a>(&self, runs: impl IntoIterator<Item = &'a OpenRun>) -> Vec<OpenRun> {
+        runs.into_iter().map(|run| OpenRun { nodes: self.nodes_of(run), ..run.clone() }).collect()
     }
 
     /// Whether a life of a run's job ends with a node, by Slurm's last word.
@@ -136,7 +162,7 @@ impl Watching {
 
     /// Whether a run's job was back in the queue before a node of it fell silent so long ago, s.
     pub(crate) fn has_left(&self, run: &OpenRun, silent_s: f64) -> bool {
-        self.runs.lock().waits_for_s(self.now_s(), run.job).is_some_and(|waits_s| waits_s > silent_s + LATE_WORD_S)
+        self.runs.lock().waits_for_s(self.now_s(), run.job).is_some_and(|waits_s| waits_s > silent_s + EARLY_WORD_S)
     }
 
     /// How many nodes are heard.
@@ -216,7 +242,7 @@ impl Watching {
         text
     }
 
-    /// Takes in a heartbeat; what the node is told, and whether what is known of it is to be kept before.
+    /// Takes in a heartbeat; what the node is told once what is known of it is kept, and whether that is to be done yet.
     pub(crate) fn take_in(&self, beat: &Beat) -> (BeatReply, bool) {
         let now_s = self.now_s();
         let heard = Heard {
@@ -230,14 +256,13 @@ impl Watching {
         };
         let last = LastBeat { url: beat.url.clone(), slurmd_up: beat.slurmd_up, jobs: beat.jobs.clone() };
         self.beats.lock().insert(beat.node.clone(), last);
-        let (actions, word, has_changed) = {
+        let (actions, word, must_keep) = {
             let mut nodes = self.nodes.lock();
             let actions = nodes.heard(now_s, heard);
-            let (word, has_changed) = nodes.word(now_s, &beat.node);
-            (actions, word, has_changed)
+            let word = nodes.word(now_s, &beat.node);
+            (actions, word, nodes.is_unkept(&beat.node))
         };
-        let must_keep = has_changed || actions.iter().any(|a| matches!(a, Action::Keep { .. }));
-        self.news.lock().extend(actions.into_iter().filter(|a| !matches!(a, Action::Keep { .. })));
+        self.news.lock().extend(actions);
         let beats = self.beats.lock();
         let url = |node: &String| beats.get(node).map(|b| b.url.clone()).unwrap_or_default();
         let reply = BeatReply {
@@ -266,23 +291,40 @@ impl Watching {
         Ok(!was_off)
     }
 
-    /// Writes down what must outlive this service of a node, before anything rests on it.
-    pub(crate) fn keep_node(&self, node: &str) -> store::Result<()> {
-        self.keep_nodes(&[node])
+    /// Writes down what must outlive this service of a node, before anything rests on it. Of many that wait for that, the first
+    /// writes for all.
+    pub(crate) fn keep(&self, node: &str) -> store::Result<()> {
+        let _keeping = self.keeping.lock();
+        let is_unkept = self.nodes.lock().is_unkept(node);
+        if is_unkept { self.write([]) } else { Ok(()) }
     }
 
-    /// Likewise of several.
-    pub(crate) fn keep_nodes(&self, nodes: &[&str]) -> store::Result<()> {
-        // What is read first must not be written last.
+    /// Writes down whatever is not kept yet, and how some nodes stand.
+    pub(crate) fn keep_all(&self, and: &[&str]) -> store::Result<()> {
         let _keeping = self.keeping.lock();
-        let watched = |node: &&str| {
-            let known: Known = self.nodes.lock().known(node).cloned()?;
-            let is_down = self.downs.lock().is_down_by_us(node);
-            let url = self.beats.lock().get(*node).map(|b| b.url.clone()).unwrap_or_default();
-            Some(NodeWatch { node: node.to_string(), known, is_down, url })
+        self.write(and.iter().copied())
+    }
+
+    /// What is read first must not be written last: for one that keeps.
+    fn write<'a>(&self, and: impl IntoIterator<Item = &'a str>) -> store::Result<()> {
+        let known: BTreeMap<String, Known> = {
+            let nodes = self.nodes.lock();
+            let named = and.into_iter().filter_map(|name| Some((name.to_string(), nodes.known(name)?.clone())));
+            nodes.unkept().map(|(name, known)| (name.clone(), known.clone())).chain(named).collect()
         };
-        let watched: Vec<NodeWatch> = nodes.iter().filter_map(watched).collect();
-        self.store.lock().keep_nodes(&watched)
+        if known.is_empty() {
+            return Ok(());
+        }
+        let watched = |(node, known): (String, Known)| {
+            let is_down = self.downs.lock().is_down_by_us(&node);
+            let url = self.beats.lock().get(&node).map(|b| b.url.clone()).unwrap_or_default();
+            NodeWatch { node, known, is_down, url }
+        };
+        let watched: Vec<NodeWatch> = known.into_iter().map(watched).collect();
+        self.store.lock().keep_nodes(&watched)?;
+        let mut nodes = self.nodes.lock();
+        watched.into_iter().for_each(|of| nodes.kept(&of.node, of.known));
+        Ok(())
     }
 }
 
@@ -308,6 +350,16 @@ impl Drop for Attending {
     }
 }
 
+/// The nodes of a run's record, and those that Slurm tells of the same life of its job.
+fn nodes_of(run: &OpenRun, told: Option<&Job>) -> Vec<String> {
+    let mut nodes = run.nodes.clone();
+    if let Some(job) = told.filter(|job| job.is_life(run.uid, run.restart_count) && job.nodes != run.nodes) {
+        let known: BTreeSet<&String> = run.nodes.iter().collect();
+        nodes.extend(job.nodes.iter().filter(|node| !known.contains(node)).cloned());
+    }
+    nodes
+}
+
 /// Whether a life of a job ends with a node: its script is there, and Slurm requeues it. Another life may be elsewhere.
 fn ends_with(job: &Job, restart_count: u32, node: &str) -> bool {
     let is_requeued = job.batch && job.requeue;
@@ -316,7 +368,49 @@ fn ends_with(job: &Job, restart_count: u32, node: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::ends_with;
+    use super::*;
+
+    #[test]
+    fn a_node_that_joined_a_job_later_is_the_runs_for_the_same_life() {
+        let key = protocol::RunKey { cluster: "c".into(), run: "7.1".into() };
+        let nodes = ["n1", "n3"].map(str::to_string).to_vec();
+        let (record_state, protection) = ("running".to_string(), String::new());
+        let run = OpenRun { key, uid: 9, job: 7, restart_count: 1, nodes, record_state, protection };
+        let text = "JobId=7 JobName=j UserId=u(9) GroupId=g(9) JobState=RUNNING NodeList=n1,n9 Restarts=1";
+        let job = slurm::parse_job(text, 7).expect("understood").expect("a job");
+        assert_eq!(nodes_of(&run, Some(&job)), ["n1", "n3", "n9"]);
+        assert_eq!(nodes_of(&run, None), run.nodes);
+        for other in [OpenRun { restart_count: 2, ..run.clone() }, OpenRun { uid: 10, ..run.clone() }] {
+            assert_eq!(nodes_of(&other, Some(&job)), run.nodes, "the word is of another life");
+        }
+    }
+
+    #[test]
+    fn a_node_hears_nothing_that_the_store_does_not_hold_however_often_it_asks() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = Arc::new(Mutex::new(Store::open(&dir.path().join("store.sqlite")).expect("a store")));
+        let watching = Watching::new(&Site::default(), store.clone()).expect("a watch");
+        let beat: Beat = serde_json::from_value(serde_json::json!({
+            "version": protocol::VERSION, "node": "n1", "at_s": 0.0, "started_s": 0.0, "url": "http://n1:1",
+            "slurmd_up": true, "node_joules": 0.0, "source": "model", "jobs": [], "boot_id": "b", "epoch": 0
+        }))
+        .expect("a heartbeat");
+        let rename = |from: &str, to: &str| {
+            let renamed = store.lock().connection().execute(&format!("ALTER TABLE {from} RENAME TO {to}"), &[]);
+            renamed.expect("renamed");
+        };
+        rename("node_watch", "away");
+        for _ in 0..3 {
+            assert!(watching.take_in(&beat).1, "to be kept before it is said");
+            watching.keep("n1").expect_err("the store has no such table");
+            watching.keep_all(&[]).expect_err("nor then");
+        }
+        rename("away", "node_watch");
+        watching.keep("n1").expect("kept");
+        assert!(!watching.take_in(&beat).1);
+        let kept = store.lock().kept_nodes().expect("read");
+        assert_eq!(kept.iter().map(|k| k.known.boot_id.as_str()).collect::<Vec<_>>(), ["b"]);
+    }
 
     #[test]
     fn a_life_ends_with_the_node_of_its_own_script_if_slurm_requeues_it() {

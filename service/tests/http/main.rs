@@ -10,10 +10,12 @@ mod sessions;
 mod site;
 
 use protocol::{
-    Beat, BeatReply, BeginReply, BeginRequest, FormerNode, Health, Incarnation, NodeFailure, NodeReading, Plan,
+    Beat, BeatReply, BeginReply, BeginRequest, Event, FormerNode, Health, Incarnation, NodeFailure, NodeReading, Plan,
     PlanRequest, Request, RunAccount, RunHealth, Setting, Source, Unsure, WaitsFor,
 };
-use site::{ALICE, MALLORY, Nodes, PATIENCE, Silent, Site, beat, daemon, ended, is_root, refused, started, until};
+use site::{
+    ALICE, MALLORY, Nodes, PATIENCE, Silent, Site, beat, daemon, ended, is_root, job_line, refused, started, until,
+};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -125,6 +127,47 @@ fn the_summary_is_in_slurm_before_the_end_is_acknowledged() {
 }
 
 #[test]
+fn a_slow_slurmctld_keeps_no_records_waiting_and_the_end_for_a_moment_only() {
+    if !is_root() {
+        return;
+    }
+    let site = Site::start(1);
+    site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
+    // As long as a command may take: whoever waited for it would be seen here.
+    site.slow_squeue("*admin_comment*", 20);
+    let number = 1;
+    let (begun_s, ended_s, bytes) = (100.0, 101.5, 9);
+    let committed =
+        Event::Committed { number, begun_s, ended_s, bytes, written_bytes: None, joules: None, still_s: None };
+    let begun = Instant::now();
+    assert_eq!(site.deliver(ALICE, "7.1", 2, vec![committed]).expect("stored").upto, 2);
+    assert_eq!(site.deliver(ALICE, "7.1", 3, vec![ended()]).expect("stored").upto, 3);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    until("the comment to be asked for", || site.asked().contains("admin_comment").then_some(()));
+}
+
+#[test]
+fn a_run_begins_again_only_while_slurm_says_that_its_number_is_not_another_users() {
+    if !is_root() {
+        return;
+    }
+    let mut site = Site::start(1);
+    site.deliver(ALICE, "7.1", 1, vec![started(7)]).expect("stored");
+    let ask = |site: &Site| {
+        let former = vec![FormerNode { node: "n2".into(), of: Incarnation { job: 7, restart_count: 0 } }];
+        let begin = BeginRequest { version: protocol::VERSION, former };
+        site.as_user(ALICE, move |c| c.post::<_, BeginReply>("/v1/runs/c/7.1/begin", &begin))
+    };
+    ask(&site).expect("an answer");
+    site.put("jobs", &job_line(7, ALICE, "JobState=UNHEARD_OF"));
+    // What was heard of a job counts for a while.
+    site.restart();
+    refused(ask(&site), 503);
+    site.put("jobs", &job_line(7, MALLORY, "JobState=RUNNING"));
+    assert_eq!(refused(ask(&site), 403), "job 7 is another user's by now");
+}
+
+#[test]
 fn a_plan_is_made_and_a_wrong_wish_is_refused() {
     if !is_root() {
         return;
@@ -211,7 +254,7 @@ fn a_node_with_a_job_that_is_not_ours_is_left_to_slurm() {
     let holders = format!("{}8|{MALLORY}|RUNNING|n2|\n", ours());
     let (site, _nodes, ..) = watched(silent.address.port(), &format!("http://{}", silent.address), &holders);
     until("its fate", || site.log().contains("left to Slurm").then_some(()));
-    assert!(site.log().contains("job 8 on it did not ask for protection"), "{}", site.log());
+    assert!(site.log().contains("job 8 on it is not known to be protected"), "{}", site.log());
     assert!(!site.asked().contains("State=DOWN"));
     site.put("holders", &ours());
     until("n2 to be set down once it is ours alone", || site.asked().contains("State=DOWN").then_some(()));

@@ -235,6 +235,19 @@ impl Site {
         std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, self.dir.path().join(name))).expect("written");
     }
 
+    /// Lets `squeue` take its time for what matches a pattern of the shell.
+    pub fn slow_squeue(&self, pattern: &str, seconds: u32) {
+        use std::os::unix::fs::PermissionsExt;
+        let (place, new) = (self.dir.path().join("bin/squeue"), self.dir.path().join("bin/new"));
+        let script = std::fs::read_to_string(&place).expect("a script");
+        let d = self.dir.path().display();
+        let case = format!("case \"$*\" in {pattern}) echo \"squeue $@\" >> {d}/asked; exec sleep {seconds} ;; esac");
+        let slow = script.replacen('\n', &format!("\n{case}\n"), 1);
+        std::fs::write(&new, slow).expect("written");
+        std::fs::set_permissions(&new, PermissionsExt::from_mode(0o755)).expect("executable");
+        std::fs::rename(&new, &place).expect("in place");
+    }
+
     /// Services of other nodes, which may witness; gone with the value.
     pub fn nodes(&self, names: &[&str]) -> Nodes {
         let conf = self.dir.path().join("joulepoint.toml");

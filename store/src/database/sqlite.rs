@@ -19,11 +19,11 @@ const STATEMENTS: usize = 128;
 pub const CHOSEN: &str = "CREATE TEMP TABLE IF NOT EXISTS chosen (
     place INTEGER PRIMARY KEY, cluster TEXT NOT NULL, run TEXT NOT NULL)";
 
-/// Opens or creates a file.
+/// Opens or creates a file, in a folder that is there: a storage that is not mounted is no place for a new one.
 pub fn open(path: &Path) -> Result<Connection> {
     let name = || path.display().to_string();
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).at(name)?;
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+        return Err(Error::NoFolder(folder.display().to_string()));
     }
     let connection = Connection::open(path).at(name)?;
     connection.busy_timeout(BUSY_LIMIT)?;

@@ -212,6 +212,42 @@ fn what_a_node_tells_of_an_earlier_life_does_not_count_for_the_next() {
 }
 
 #[test]
+fn what_lives_used_that_did_not_take_the_run_up_is_not_booked_on_the_one_before_and_said_to_be_unknown() {
+    both(|store| {
+        let begun = vec![started(7, 0, &["n1"]), phase(Phase::Compute, "n1", (100.0, 110.0), 10.0)];
+        store.append(&batch("7.1", records(1, begun)), UID).expect("stored");
+        store.write(&[counted(0, 25.0, 99.0, 120.0)]).expect("counted");
+        // Slurm says that the next life has begun on the same node; that one waits for the storage, and is held.
+        let open = store.open_run(&key("7.1")).expect("answer").expect("an open run");
+        store.life_is_over(&open, 150.0).expect("noted");
+        store.write(&[counted(0, 90.0, 150.0, 200.0)]).expect("ignored");
+        store.life_is_over(&open, 300.0).expect("as before");
+        let waiting = told(store, "7.1");
+        assert!(waiting.waits, "it waits in the queue");
+        assert_eq!(waiting.records[0].end_s, Some(120.0));
+        let mut resumed = records(3, vec![started(7, 3, &["n1"]), ended("completed")]);
+        resumed.iter_mut().for_each(|record| record.at_s += 400.0);
+        store.append(&batch("7.1", resumed), UID).expect("stored");
+        let run = told(store, "7.1");
+        sums(&run);
+        assert_eq!((run.total.joules, joules(&run, Phase::LostWork)), (Some(25.0), 15.0));
+        assert_eq!((run.records[0].state.as_str(), run.records[0].end_s), ("interrupted", Some(120.0)));
+        let [unknown] = &run.decisions[..] else { panic!("{:?}", run.decisions) };
+        assert!(unknown.reason.starts_with("restarts 1 to 2 did not"), "{unknown:?}");
+    });
+    // It is cancelled while it is held.
+    both(|store| {
+        store.append(&batch("7.1", records(1, vec![started(7, 0, &["n1"])])), UID).expect("stored");
+        store.write(&[counted(0, 25.0, 99.0, 120.0)]).expect("counted");
+        let open = store.open_run(&key("7.1")).expect("answer").expect("an open run");
+        store.life_is_over(&open, 150.0).expect("noted");
+        store.close(&open, 900.0, "cancelled").expect("closed");
+        let run = told(store, "7.1");
+        assert_eq!((run.records[0].end_s, run.end_s), (Some(120.0), Some(900.0)));
+    });
+}
+
+#[test]
 fn what_a_job_has_used_is_told_of_what_it_did_though_its_counters_could_not_be_read_then() {
     both(|store| {
         let unread = Event::Phase {

@@ -77,6 +77,22 @@ fn a_store_of_a_later_version_is_refused() {
 }
 
 #[test]
+fn a_place_of_an_unknown_kind_or_in_no_folder_is_refused_and_nothing_is_made_there() {
+    let dir = tempfile::tempdir().expect("folder");
+    let elsewhere = dir.path().join("unmounted/store.sqlite");
+    for (place, said) in [
+        ("postgres://x/y", "postgres://x/y"),
+        ("mariadb://me:secret@db/jp", "mariadb://...@db/jp"),
+        (elsewhere.to_str().expect("UTF-8"), "unmounted for the store: make it"),
+    ] {
+        let refused = Store::open(Path::new(place)).err().expect("refused").to_string();
+        assert!(refused.contains(said) && !refused.contains("secret"), "{refused}");
+    }
+    assert!(!elsewhere.exists() && !elsewhere.parent().expect("a folder").exists());
+    assert!(!Path::new("postgres:").exists());
+}
+
+#[test]
 fn a_damaged_store_is_refused_with_the_cure() {
     let dir = tempfile::tempdir().expect("folder");
     let path = dir.path().join("store.sqlite");

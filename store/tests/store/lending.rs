@@ -1,6 +1,6 @@
 //! Loans in the store: each state in place of the one before, taken up after a crash, told in the run's account.
 
-use super::{batch, both, key, records, started};
+use super::{batch, both, key, records, spoil, started};
 use protocol::{Loan, LoanState, Stay};
 use store::account::account;
 
@@ -59,5 +59,19 @@ fn a_loan_is_taken_up_in_its_last_state_and_told_by_node_and_borrower() {
         let told = account(store.connection(), &lent.key).expect("told").loans;
         let seen: Vec<_> = told.iter().map(|l| (l.node.as_str(), l.borrower, l.start_s, l.end_s)).collect();
         assert_eq!(seen, [("n4", None, 101.0, Some(160.0)), ("n3", Some(9), 110.0, Some(150.0))]);
+    });
+}
+
+#[test]
+fn a_loan_that_is_not_understood_hides_no_other() {
+    both(|store| {
+        store.append(&batch("7.1", records(1, vec![started(7, 0, &["n1", "n2", "n3", "n4"])])), 1000).expect("stored");
+        let [a, b] = ["a", "b"].map(|id| loan(id, LoanState::Lent, 100.0));
+        store.save_lending(&a).expect("saved");
+        store.save_lending(&b).expect("saved");
+        spoil(store, "lending WHERE id = 'a'");
+        assert_eq!(store.lendings(f64::INFINITY).expect("open"), [b.clone()]);
+        assert_eq!(store.lending("b").expect("one"), Some(b));
+        assert!(store.lending("a").expect_err("it is there").to_string().contains("a loan in the store"));
     });
 }

@@ -56,6 +56,13 @@ fn node_failure(node: &str, at_s: f64) -> Event {
     Event::Failure { kind, node: Some(node.into()), failed_s: at_s, detected_s: at_s + 3.0, reason }
 }
 
+/// Makes documents of another version of rows: `TABLE WHERE ...`.
+fn spoil(store: &Store, rows: &str) {
+    let (table, which) = rows.split_once(' ').expect("a table and rows");
+    let sql = format!("UPDATE {table} SET json = '{{}}' {which}");
+    assert_eq!(store.connection().execute(&sql, &[]).expect("spoilt"), 1);
+}
+
 /// Records from `first` on, one second apart.
 fn records(first: u64, events: Vec<Event>) -> Vec<Record> {
     (first..).zip(events).map(|(seq, event)| Record { seq, at_s: 100.0 + seq as f64, event }).collect()

@@ -1,6 +1,6 @@
 //! Orders in the store: kept with all that their run tells after them, and forgotten after a day.
 
-use super::{UID, batch, both, ended, key, records, started};
+use super::{UID, batch, both, ended, key, node_failure, records, spoil, started};
 use protocol::{Event, Order, OrderState, OrderStatus, Verb};
 
 fn order(id: &str, run: &str, at_s: f64) -> OrderStatus {
@@ -62,5 +62,22 @@ fn of_all_that_a_run_has_told_an_order_is_found_with_little() {
         let events: Vec<&Event> = a.records.iter().map(|r| &r.event).collect();
         assert_eq!(events, [&told("a", "twice"), &told("b", "after")]);
         assert_eq!(a.records[1].seq, 104);
+    });
+}
+
+#[test]
+fn an_order_or_record_that_is_not_understood_hides_no_other() {
+    both(|store| {
+        store.append(&batch("7.1", records(1, vec![started(7, 1, &["n1"])])), UID).expect("a run");
+        store.keep_order(&order("a", "7.1", 200.0), UID, 1).expect("kept");
+        store.keep_order(&order("b", "7.1", 201.0), UID, 1).expect("kept");
+        let told = vec![started(7, 2, &["n1"]), node_failure("n1", 103.0), ended("completed")];
+        store.append(&batch("7.1", records(2, told)), UID).expect("stored");
+        spoil(store, "orders WHERE id = 'a'");
+        spoil(store, "events WHERE run = '7.1' AND seq = 3");
+        let kept = store.kept_orders(300.0).expect("read");
+        let [b] = kept.as_slice() else { panic!("{kept:?}") };
+        assert_eq!(b.status.order.id, "b");
+        assert_eq!(b.records.iter().map(|r| r.seq).collect::<Vec<_>>(), [2, 4]);
     });
 }

@@ -23,9 +23,9 @@ pub struct Named {
 
 impl Nodes {
     /// Names others in place of witnesses that are no longer well, more of them as the cluster grows, and such that are
-    /// spread over all of it. Whether [`Nodes::known`] has changed.
-    pub(super) fn name_witnesses(&mut self, now_s: f64, name: &str) -> bool {
-        let Some(node) = self.nodes.get(name).filter(|n| n.known.fences_itself) else { return false };
+    /// spread over all of it.
+    pub(super) fn name_witnesses(&mut self, now_s: f64, name: &str) {
+        let Some(node) = self.nodes.get(name).filter(|n| n.known.fences_itself) else { return };
         let is_well = |n: &Node| n.known.fences_itself && n.is_well(now_s, &self.limits);
         let last = node.known.named.last().cloned().unwrap_or_default();
         // A new life of the controller takes none for gone that it has not heard yet.
@@ -36,7 +36,7 @@ impl Nodes {
         let among = if last.among == 0 && is_full { self.nodes.len() } else { last.among };
         let spreads = self.heard >= 2 * among;
         if left == witnesses::WITNESSES && !spreads {
-            return false;
+            return;
         }
         let well: Vec<&str> = self.nodes.iter().filter(|(_, n)| is_well(n)).map(|(name, _)| name.as_str()).collect();
         let (none, among) = (BTreeSet::new(), if spreads { self.heard } else { among });
@@ -44,13 +44,12 @@ impl Nodes {
         // Fewer witnesses would be easier to lose all at once: those that may come back are kept, as long as the loss of one
         // more leaves a majority.
         let stays = chosen.len() < last.witnesses.len() && left > majority(last.witnesses.len());
-        let Some(node) = self.nodes.get_mut(name).filter(|_| !chosen.is_empty() && !stays) else { return false };
+        let Some(node) = self.nodes.get_mut(name).filter(|_| !chosen.is_empty() && !stays) else { return };
         if let Some(last) = node.known.named.last_mut().filter(|last| last.witnesses == chosen) {
             last.among = among;
-            return false;
+            return;
         }
         node.known.epoch += 1;
         node.known.named.push(Named { epoch: node.known.epoch, witnesses: chosen, among });
-        true
     }
 }

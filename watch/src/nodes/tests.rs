@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod looks;
+
 const LIMITS: Limits = Limits { detect_s: 3.0, freeze_s: 5.0, lease_s: 8.0, set_down_per_minute: 10 };
 const JOB: Incarnation = Incarnation { job: 7, restart_count: 0 };
 const NOTHING: Seen = Seen { service: false, slurmd: false, host: false };
@@ -85,7 +87,7 @@ fn a_silent_node_is_dead_when_nobody_reaches_it_and_its_run_begins_again_when_it
     assert_eq!(nodes.known("n2").unwrap().ended, BTreeSet::from([JOB]));
     let back = heard(&mut nodes, 60.0, 2, "boot", &[7]);
     assert!(back.contains(&Action::Back { node: "n2".into() }));
-    let (word, _) = nodes.word(60.0, "n2");
+    let word = nodes.word(60.0, "n2");
     assert_eq!((word.ended, word.held), (vec![JOB], vec![]), "what came back must end, and holds nothing");
     heard(&mut nodes, 61.0, 2, "boot", &[]);
     assert_eq!(nodes.known("n2").unwrap().ended, BTreeSet::new());
@@ -272,7 +274,7 @@ fn witnesses_before_the_last_are_asked_until_the_node_has_heard_of_the_last() {
         up_s: None,
     };
     nodes.heard(13.5, beat.clone());
-    assert!(nodes.word(13.5, "n2").1, "to be kept before it is said");
+    nodes.word(13.5, "n2");
     let asked = nodes.known("n2").unwrap().witnesses();
     assert!(asked.len() == 8 && asked.contains(&gone));
     let told = nodes.known("n2").unwrap().epoch;
@@ -317,9 +319,27 @@ fn nodes_that_die_one_after_the_other_are_all_found_dead_and_leave_the_others_a_
 fn power_that_is_off_is_proof_at_once() {
     let mut nodes = cluster();
     others_are_heard(&mut nodes, 14.0, &[2]);
-    assert!(matches!(&nodes.powered_off(14.0, "n2")[..], [Action::Dead { .. }]));
+    let (epoch, _) = look_of(&nodes.look(14.0));
+    let n3 = nodes.known("n3").unwrap().epoch;
+    assert!(nodes.powered_off(14.0, "n3", n3).is_empty(), "it is heard: the power controller means another");
+    assert!(matches!(&nodes.powered_off(14.0, "n2", epoch)[..], [Action::Dead { .. }]));
     assert_eq!(nodes.released(14.0, "n2", JOB), Released::Yes(Proof::PoweredOff));
-    assert!(nodes.powered_off(14.0, "n3").is_empty(), "it is heard: the power controller means another");
+}
+
+#[test]
+fn a_power_controller_is_not_believed_of_a_node_that_is_reached_or_was_heard_since_it_was_asked() {
+    let mut nodes = cluster();
+    others_are_heard(&mut nodes, 14.0, &[2]);
+    let (epoch, _) = look_of(&nodes.look(14.0));
+    nodes.looked(14.5, "n2", epoch, SLURMD, &BTreeMap::new());
+    assert!(nodes.powered_off(15.0, "n2", epoch).is_empty(), "its slurmd answers");
+    heard(&mut nodes, 16.0, 2, "next", &[]);
+    assert!(nodes.powered_off(21.0, "n2", epoch).is_empty(), "it has booted since");
+    others_are_heard(&mut nodes, 21.0, &[2]);
+    let (later, _) = look_of(&nodes.look(21.0));
+    assert!(nodes.powered_off(21.5, "n2", epoch).is_empty(), "the answer is to the look before");
+    assert!(!nodes.is_dead("n2"));
+    assert!(matches!(&nodes.powered_off(21.5, "n2", later)[..], [Action::Dead { .. }]));
 }
 
 #[test]
@@ -331,7 +351,7 @@ fn a_person_may_say_of_a_silent_node_alone_that_it_has_no_power() {
     assert_eq!(off(&mut nodes, "n1"), Err(NotOff::Heard { ago_s: 0.0 }));
     assert_eq!(nodes.released(30.0, "n2", JOB), Released::No(Unsure::Crowd));
     let said = off(&mut nodes, "n2").unwrap();
-    assert!(matches!(&said[..], [Action::Keep { .. }, Action::Dead { node, .. }] if node == "n2"), "{said:?}");
+    assert!(matches!(&said[..], [Action::Dead { node, .. }] if node == "n2"), "{said:?}");
     assert_eq!(nodes.released(30.0, "n2", JOB), Released::Yes(Proof::PoweredOff));
     assert_eq!(off(&mut nodes, "n2"), Ok(Vec::new()), "said again");
     // Without it the others are no crowd any more, and are looked at.
@@ -373,7 +393,7 @@ fn a_node_whose_service_was_away_when_it_fell_silent_is_never_presumed_frozen() 
     nodes.looked(21.0, "n2", epoch, NOTHING, &all);
     assert!(nodes.is_dead("n2"));
     assert_eq!(nodes.released(1000.0, "n2", JOB), Released::No(Unsure::Unfenced));
-    nodes.powered_off(1000.0, "n2");
+    nodes.powered_off(1000.0, "n2", epoch);
     assert_eq!(nodes.released(1000.0, "n2", JOB), Released::Yes(Proof::PoweredOff));
 }
 

@@ -331,3 +331,11 @@ fn two_runs_of_one_job_are_one_question() {
     let all = [run(), Run { restart_count: 1, ..run() }];
     assert_eq!(Runs::new(0.0).due(10.0, &all, &no_nodes()), [7]);
 }
+
+#[test]
+fn after_a_start_a_kill_is_believed_only_when_spools_were_emptied() {
+    let (nodes, mut runs) = (no_nodes(), Runs::new(100.0));
+    let mut at = |now_s| runs.answered(now_s, &run(), Some(&job(Doing::Killed)), &nodes);
+    assert_eq!([at(100.0), at(106.0), at(144.0)], [const { None }; 3]);
+    assert_eq!(at(146.0), Some(Action::Requeue(Cause::WrapperKilled)));
+}

@@ -9,6 +9,9 @@ mod world;
 use rand::Rng;
 use world::{Job, STEP_S, World, name};
 
+/// Part of what the controller cannot write to its disk, while nothing else is wrong.
+const FORGETTING: f64 = 0.05;
+
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
 }
@@ -24,7 +27,7 @@ fn run_for(world: &mut World, seconds: f64) {
 fn trouble(world: &mut World) {
     let (all, controller, slurm) = (world.nodes.len(), world.controller_host(), world.slurm_host());
     let victim = world.rng.random_range(0..all);
-    let kind = world.rng.random_range(0..15);
+    let kind = world.rng.random_range(0..16);
     let others = (0..all + 2).filter(|n| *n != victim);
     match kind {
         0 | 1 => world.cut_power(victim),
@@ -67,6 +70,7 @@ fn trouble(world: &mut World) {
         13 => {
             world.controller = None;
         }
+        14 => world.forgetting = 1.0,
         _ => {
             // slurmds are stopped, as for an upgrade.
             world.nodes.iter_mut().for_each(|n| n.slurmd_is_up = false);
@@ -78,6 +82,11 @@ fn trouble(world: &mut World) {
 fn mend(world: &mut World) {
     world.note("all is mended".to_string());
     world.net.heal();
+    if world.forgetting == 1.0 {
+        // A controller that is started again knows what was written before.
+        world.controller = None;
+    }
+    world.forgetting = FORGETTING;
     for node in 0..world.nodes.len() {
         world.nodes[node].slurmd_is_up = true;
         if !world.nodes[node].is_on {
@@ -106,7 +115,7 @@ fn restart_services(world: &mut World) {
 fn history(seed: u64) -> World {
     let runs = 1 + (seed % 4) as usize;
     let mut world = World::new(seed, 3 * runs + 2 + (seed % 7) as usize, runs);
-    world.failing = 0.2;
+    (world.failing, world.forgetting) = (0.2, FORGETTING);
     run_for(&mut world, 10.0);
     for _ in 0..3 {
         for node in 0..world.nodes.len() {
@@ -179,6 +188,22 @@ fn on_a_quiet_cluster_a_power_loss_is_noticed_within_five_seconds_and_the_run_go
     );
     assert_eq!(detections_s.len() as u64, count);
     assert!(detected.1 <= 5.0 && resumed.1 <= 15.0, "{detected:?} {resumed:?}");
+}
+
+#[test]
+fn a_run_on_a_dead_node_that_slurmctld_forgot_to_be_down_goes_on_long_before_slurm_sees_it() {
+    for seed in 1..40 {
+        let mut world = World::new(seed, 8, 1);
+        world.set_slurmd_timeout(900.0);
+        world.runs[0].left_s = 1e6;
+        run_for(&mut world, 20.0);
+        world.slurm_forgets = true;
+        let died_s = world.now_s;
+        world.cut_power(world.runs[0].nodes[0]);
+        run_for(&mut world, 60.0);
+        assert_eq!((world.slurm_forgets, world.tally.set_down), (false, 2), "seed {seed}");
+        assert!(world.runs[0].started_s > died_s, "seed {seed}:\n{}", world.history.join("\n"));
+    }
 }
 
 #[test]

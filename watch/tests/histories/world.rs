@@ -87,6 +87,10 @@ pub struct World {
     died_s: BTreeMap<usize, f64>,
     /// Part of the orders to Slurm that fail.
     pub failing: f64,
+    /// Part of what the controller cannot write to its disk.
+    pub forgetting: f64,
+    /// Whether slurmctld is killed before it has written that the next node is down.
+    pub slurm_forgets: bool,
     pub tally: Tally,
     pub history: Vec<String>,
 }
@@ -120,6 +124,8 @@ impl World {
             slurmd_timeout_s,
             died_s: BTreeMap::new(),
             failing: 0.0,
+            forgetting: 0.0,
+            slurm_forgets: false,
             tally: Tally::default(),
             history: Vec::new(),
             rng,
@@ -205,12 +211,10 @@ impl World {
                 let Some((nodes, _)) = &mut self.controller else { return };
                 let pause_s = heard.pause_s;
                 let actions = nodes.heard(now_s, heard);
-                let (word, keep) = nodes.word(now_s, &name(node));
-                if keep && let Some(known) = nodes.known(&name(node)) {
-                    self.kept.insert(name(node), known.clone());
-                }
+                let word = nodes.word(now_s, &name(node));
+                let is_kept = self.keep(&name(node));
                 self.act(actions);
-                if service == (self.nodes[node].boot, self.nodes[node].service_from_s) {
+                if is_kept && service == (self.nodes[node].boot, self.nodes[node].service_from_s) {
                     self.send(back_s, Message::Answer { node, word, sent_s, pause_s, boot: service.0 });
                 }
             }
@@ -345,11 +349,6 @@ impl World {
     fn act(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Keep { node } => {
-                    if let Some(known) = self.controller.as_ref().and_then(|(nodes, _)| nodes.known(&node)) {
-                        self.kept.insert(node, known.clone());
-                    }
-                }
                 Action::Wake { node } => {
                     let (node, from) = (number(&node), self.controller_host());
                     if let Some((there_s, _)) = self.net.exchange(&mut self.rng, from, node) {
@@ -357,7 +356,11 @@ impl World {
                     }
                 }
                 Action::Forget { node } => drop(self.kept.remove(&node)),
-                Action::Look { node, epoch, witnesses, ended } => self.look_at(node, epoch, &witnesses, &ended),
+                Action::Look { node, epoch, witnesses, ended } => {
+                    if self.keep(&node) {
+                        self.look_at(node, epoch, &witnesses, &ended);
+                    }
+                }
                 Action::Dead { node, silent_s } => {
                     self.note(format!("{node} is dead, silent for {silent_s:.1} s"));
                     if let Some(died_s) = self.died_s.get(&number(&node)) {
@@ -387,6 +390,17 @@ impl World {
         }
     }
 
+    /// Writes down what is known of a node, unless that fails; whether it is written.
+    fn keep(&mut self, node: &str) -> bool {
+        let fails = self.rng.random_bool(self.forgetting);
+        let Some((nodes, _)) = &mut self.controller else { return false };
+        if let Some(known) = nodes.known(node).cloned().filter(|_| nodes.is_unkept(node) && !fails) {
+            self.kept.insert(node.to_string(), known.clone());
+            nodes.kept(node, known);
+        }
+        !nodes.is_unkept(node)
+    }
+
     /// The controller looks, and asks the witnesses, who look themselves.
     fn look_at(&mut self, node: String, epoch: u64, witnesses: &BTreeSet<String>, ended: &BTreeSet<Incarnation>) {
         let (of, from, life) = (number(&node), self.controller_host(), self.life);
@@ -414,6 +428,12 @@ impl World {
         let now_s = self.now_s;
         let holds = |r: &&Run| matches!(r.job, Job::Running | Job::Waiting);
         let ours: BTreeSet<usize> = self.runs.iter().filter(holds).flat_map(|r| r.nodes.clone()).collect();
+        if let Some((nodes, downs)) = &mut self.controller {
+            let mut forgotten = downs.to_compare(now_s);
+            forgotten
+                .retain(|n| nodes.is_dead(n) && ours.contains(&number(n)) && !self.slurm_down.contains(&number(n)));
+            forgotten.iter().for_each(|node| downs.want(now_s, node));
+        }
         let due = |(_, downs): &mut (_, SetDowns)| downs.due(now_s, &LIMITS, |node| ours.contains(&number(node)));
         let (due, mut room) = self.controller.as_mut().map(due).unwrap_or_default();
         for node in due {
@@ -441,7 +461,9 @@ impl World {
                     self.tally.set_down += 1;
                     self.tally.set_down_s.push(now_s);
                     self.note(format!("{node} is set down"));
-                    self.take_out(of);
+                    if !std::mem::take(&mut self.slurm_forgets) {
+                        self.take_out(of);
+                    }
                 }
             }
         }
@@ -565,10 +587,7 @@ impl World {
                 && let Some((nodes, _)) = &mut self.controller
             {
                 let answer = nodes.released(self.now_s, &name(node), of);
-                if let Some(known) = nodes.known(&name(node)) {
-                    self.kept.insert(name(node), known.clone());
-                }
-                released = matches!(answer, Released::Yes(_));
+                released = self.keep(&name(node)) && matches!(answer, Released::Yes(_));
             }
             if released {
                 self.runs[i].former.remove(&(node, of));
