@@ -41,7 +41,6 @@ const LARGE_CIRCLES: &[(&str, usize)] = &[("mpi", 13)];
 
 /// How often a crate's `src` has text for an error type (`Result<_, String>`).
 const ERRORS_OF_TEXT: &[(&str, usize)] = &[
-    ("broker", 1),
     ("calibration", 3),
     ("cli", 21),
     ("config", 1),
@@ -60,7 +59,6 @@ const ERRORS_OF_TEXT: &[(&str, usize)] = &[
     ("planner", 7),
     ("policy", 2),
     ("report", 2),
-    ("service", 1),
     ("site", 1),
     ("spank", 2),
     ("spank-plugin", 19),

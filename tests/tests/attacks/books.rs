@@ -86,7 +86,7 @@ fn no_job_is_ended_for_a_strangers_question_whether_it_may_begin() -> Result<()>
             field.controller().post::<_, Value>(&path, &serde_json::json!({"version": 1, "former": former}))
         };
         // Of a run that nobody knows.
-        refused(as_user(uid(ALICE), || ask("x.1", *job)), &[503]);
+        refused(as_user(uid(ALICE), || ask("x.1", *job)), &[403, 503]);
         // Of a run that was begun in the name of a job to come.
         let folder = field.folder(BOB, "to-come")?;
         let next = field.submit(BOB, &folder, &["-n1"], "true")? + 1;
