@@ -56,7 +56,7 @@ mod tests {
             line(Path::new("/"), "rw", "ext4"),
             line(&point("scratch"), "rw", "xfs"),
         ];
-        let found = scratch(&Mounts::parse(&text.concat()), &[&dir.path().join("home/alice/job")]);
+        let found = scratch(&Mounts::parse(text.concat()), &[&dir.path().join("home/alice/job")]);
         assert_eq!(found, [Place { path: point("scratch"), depth: DEPTH }]);
     }
 }

@@ -35,7 +35,7 @@ mod tests {
         assert_eq!(onlooker(proc.path()), proc.path().join("self"));
         std::fs::create_dir(proc.path().join("1/root")).unwrap();
         assert_eq!(onlooker(proc.path()), proc.path().join("1"));
-        let root = |options: &str| Mounts::parse(&format!("22 1 254:0 / / {options} shared:1 - ext4 /dev/vda rw"));
+        let root = |options: &str| Mounts::parse(format!("22 1 254:0 / / {options} shared:1 - ext4 /dev/vda rw"));
         assert!(is_read_only(&root("ro,relatime")) && !is_read_only(&root("rw,relatime")));
     }
 }

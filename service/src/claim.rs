@@ -413,13 +413,14 @@ fn cleaned(document: &mut Value) -> bool {
             *text = plain(text);
             true
         }
-        Value::Array(all) => all.iter_mut().fold(false, |any, value| cleaned(value) || any),
+        // All of them, whether or not the first was clean.
+        Value::Array(all) => all.iter_mut().map(cleaned).filter(|was_not| *was_not).count() > 0,
         Value::Object(all) => {
             let has_key = all.keys().any(|key| key.contains(speaks));
             if has_key {
                 *all = std::mem::take(all).into_iter().map(|(key, value)| (plain(&key), value)).collect();
             }
-            all.values_mut().fold(has_key, |any, value| cleaned(value) || any)
+            all.values_mut().map(cleaned).filter(|was_not| *was_not).count() > 0 || has_key
         }
         _ => false,
     }

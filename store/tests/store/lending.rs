@@ -70,7 +70,7 @@ fn a_loan_that_is_not_understood_hides_no_other() {
         store.save_lending(&a).expect("saved");
         store.save_lending(&b).expect("saved");
         spoil(store, "lending WHERE id = 'a'");
-        assert_eq!(store.lendings(f64::INFINITY).expect("open"), [b.clone()]);
+        assert_eq!(store.lendings(f64::INFINITY).expect("open"), std::slice::from_ref(&b));
         assert_eq!(store.lending("b").expect("one"), Some(b));
         assert!(store.lending("a").expect_err("it is there").to_string().contains("a loan in the store"));
     });
