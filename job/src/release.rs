@@ -70,13 +70,11 @@ pub struct Releasing {
     pub node: Option<String>,
     /// The same, and the socket of its service.
     pub here: Option<(String, PathBuf)>,
-    /// What has answered since the wait began.
-    pub heard: Heard,
 }
 
 /// What has answered those who wait.
 #[derive(Debug, Default)]
-pub enum Heard {
+enum Heard {
     /// Nothing was asked yet.
     #[default]
     Unasked,
@@ -119,8 +117,9 @@ impl Releasing {
     pub fn wait(mut self, clock: &mut MailClock) -> Release {
         let begun_s = now_s();
         let mut said_s = begun_s + SAID_AFTER_S - SAID_EVERY_S;
+        let mut heard = Heard::default();
         loop {
-            let waits = self.ask();
+            let waits = self.ask(&mut heard);
             if waits.is_empty() {
                 return Release::Free { after_s: now_s() - begun_s };
             }
@@ -135,7 +134,7 @@ impl Releasing {
     }
 
     /// Asks all nodes, then the controller about those that do not answer; what is still waited for.
-    fn ask(&mut self) -> Vec<WaitsFor> {
+    fn ask(&mut self, heard: &mut Heard) -> Vec<WaitsFor> {
         let former: Vec<FormerNode> = self.former.iter().cloned().collect();
         let mut silent = Vec::new();
         let mut waits = Vec::new();
@@ -152,7 +151,7 @@ impl Releasing {
         }
         let left = self.ask_controller(&silent);
         let has_answered = silent.len() < former.len() || left.is_some() || self.has_service_here();
-        let is_alone = self.heard.is_alone(has_answered, Instant::now());
+        let is_alone = heard.is_alone(has_answered, Instant::now());
         match left {
             Some(left) => {
                 self.former.retain(|f| !silent.contains(f) || left.iter().any(|w| w.former == *f));

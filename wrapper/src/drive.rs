@@ -22,7 +22,7 @@ use job::frequency::Frequency;
 use job::identity::Identity;
 use job::lend::Lender;
 use job::nodes::{Local, Nodes};
-use job::release::{self, Heard, Release, Releasing};
+use job::release::{self, Release, Releasing};
 use job::run_folder::RunFolder;
 use nix::sys::signal::{SigSet, Signal};
 use options::Settings;
@@ -192,7 +192,6 @@ impl<'a> Run<'a> {
             munge_socket: self.given.site.munge_socket.clone(),
             node: me.node.clone(),
             here: self.here.clone(),
-            heard: Heard::default(),
         };
         match releasing.wait(&mut self.clock) {
             Release::Terminated => Err(NotNow::Leave(Outcome::Ended(TERMINATED))),
@@ -217,8 +216,9 @@ impl<'a> Run<'a> {
             me.note_submitted(&self.path, known.as_ref());
         }
         let starts_once = known.as_ref().is_some_and(|j| !j.requeue);
-        let (began_s, end_s) = (known.as_ref().and_then(|j| j.start_s), known.as_ref().and_then(|j| j.end_s));
-        let (end_s, nodes) = (end_s.map(mail::of_wall_s), known.map(|j| j.nodes).unwrap_or_default());
+        let began_s = known.as_ref().and_then(|j| j.start_s);
+        let end_s = known.as_ref().and_then(|j| j.end_s).map(mail::of_wall_s);
+        let nodes = known.map(|j| j.nodes).unwrap_or_default();
         let mut planned = self.plan(end_s);
         if starts_once {
             planned.starts_once(settings, site);

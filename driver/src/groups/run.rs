@@ -164,8 +164,8 @@ impl Groups<'_> {
             if let Some(nodes) = before.get(group) {
                 let of = Box::new(rolled_back(line.as_ref(), 0.0));
                 self.note(vec![Event::InGroup { group: group as u32, nodes: nodes.clone(), of }]);
-                let from_s = |from_s: f64| line.as_ref().map_or(from_s, |line| line.begun_s.max(from_s));
-                let again_s = self.setup.prospect.before.map(|(begun_s, heard_s)| heard_s - from_s(begun_s));
+                let kept_s = line.as_ref().map_or(f64::NEG_INFINITY, |line| line.begun_s);
+                let again_s = self.setup.prospect.before.map(|(begun_s, heard_s)| heard_s - kept_s.max(begun_s));
                 self.tell_back(group, line.as_ref(), again_s);
             }
             self.decided_in(group, "place group", "has its nodes");
